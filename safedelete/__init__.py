@@ -1,0 +1,46 @@
+"""safedelete: purges, sweeps and backups that cannot fail quietly.
+
+The names below are the public interface; everything else may change between versions. They are imported when first
+used, so that ``safedelete --help`` answers without loading SQLAlchemy or boto3.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safedelete.core.limits import Guard
+    from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+
+_HOME = {
+    "Guard": "safedelete.core.limits",
+    "Job": "safedelete.declare",
+    "Purge": "safedelete.declare",
+    "Rows": "safedelete.declare",
+    "RunContext": "safedelete.declare",
+    "S3Keys": "safedelete.declare",
+    "S3Prefix": "safedelete.declare",
+    "job": "safedelete.declare",
+    "older_than": "safedelete.declare",
+    "past": "safedelete.declare",
+}
+
+__all__ = [
+    "Guard",
+    "Job",
+    "Purge",
+    "Rows",
+    "RunContext",
+    "S3Keys",
+    "S3Prefix",
+    "job",
+    "older_than",
+    "past",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

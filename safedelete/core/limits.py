@@ -1,0 +1,64 @@
+"""The limits a user declares for a purge, checked when they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from safedelete.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Bound what one run of a purge may delete.
+
+    Each limit applies to each target by itself (rows of one table with everything its cascades take under their
+    own tables' names, objects of one prefix) and is inclusive: a plan of exactly ``max_items`` passes. Beside them the
+    rolling baseline of earlier successful runs always holds. There is no value that means "unlimited": leave a
+    limit out instead.
+
+    Args:
+        max_items: Most items, at least 1.
+        max_bytes: Most bytes, at least 1; a plan that knows no sizes is then refused.
+        max_fraction: Largest share of the table or prefix, in (0, 1].
+        too_few: What far too few items (or none where there always were some) does: ``"warn"`` or ``"refuse"``.
+
+    Raises:
+        ConfigError: A limit is 0 or below, or a fraction above 1.
+
+    Example:
+        >>> Guard(max_items=200_000, max_fraction=0.10).max_items
+        200000
+    """
+
+    max_items: int | None = None
+    max_bytes: int | None = None
+    max_fraction: float | None = None
+    too_few: Literal["warn", "refuse"] = "warn"
+
+    def __post_init__(self) -> None:
+        for name in ("max_items", "max_bytes"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(
+                    f"Guard({name}={value!r}): must be a whole number of at least 1.",
+                    hint=f"Leave {name} out if you want no such limit; 0 never means unlimited.",
+                )
+        share = self.max_fraction
+        if share is not None and (
+            isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1
+        ):
+            raise ConfigError(
+                f"Guard(max_fraction={share!r}): must be above 0 and at most 1.",
+                hint="0.10 is a tenth of the table. Leave it out if you want no such limit.",
+            )
+        if self.too_few not in ("warn", "refuse"):
+            raise ConfigError(f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".')
+
+    def as_mapping(self) -> Mapping[str, int | float | str]:
+        """Return the limits that are set, for logs and reports."""
+        pairs = {"max_items": self.max_items, "max_bytes": self.max_bytes, "max_fraction": self.max_fraction}
+        return {name: value for name, value in pairs.items() if value is not None} | {"too_few": self.too_few}

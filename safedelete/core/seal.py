@@ -1,0 +1,202 @@
+"""The sealed form of a batch: exact keys, compact, checked when read back.
+
+A batch is one JSON document of columns, compressed with zlib. Integer columns are stored as differences, so a dense
+bigint key costs well under 2 bytes; text costs what it compresses to. Object keys are stored in full rather than as
+hashes: the row that names an object is about to go, and S3's own audit log omits the keys of a bulk delete, so
+the ledger is the only place that can say later what was removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import accumulate, pairwise
+from typing import Any, Final
+from uuid import UUID
+
+from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.errors import LedgerError
+
+FORMAT: Final = 1
+LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Sealed rows of one target, in key order."""
+
+    rows: tuple[SealedRow, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectBatch:
+    """Sealed objects of one prefix target, in listing order."""
+
+    objects: tuple[ObjectRef, ...]
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """An encoded batch and the SHA-256 of its bytes."""
+
+    data: bytes
+    sha256: str
+
+
+def encode(batch: RowBatch | ObjectBatch) -> Blob:
+    """Turn a batch into its sealed form."""
+    if isinstance(batch, RowBatch):
+        width = len(batch.rows[0].key) if batch.rows else 0
+        document: dict[str, Any] = {
+            "v": FORMAT,
+            "kind": "rows",
+            "key": [_pack([row.key[i] for row in batch.rows]) for i in range(width)],
+            "counts": [len(row.objects) for row in batch.rows],
+            "objects": _pack_objects([ref for row in batch.rows for ref in row.objects]),
+        }
+    else:
+        document = {"v": FORMAT, "kind": "objects", "objects": _pack_objects(batch.objects)}
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
+    data = zlib.compress(text.encode("ascii"), LEVEL)
+    return Blob(data, hashlib.sha256(data).hexdigest())
+
+
+def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
+    """Read a sealed batch back.
+
+    Raises:
+        LedgerError: The bytes are not those that were sealed, or of a newer format. Nothing can be deleted from a
+            batch that cannot be read.
+    """
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise LedgerError(
+            "A sealed batch in the ledger does not match its checksum.",
+            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
+        )
+    try:
+        document = json.loads(zlib.decompress(data))
+        if document["v"] != FORMAT:
+            raise LedgerError(
+                f"A sealed batch has format {document['v']}; this version reads {FORMAT}.",
+                hint="Run the version of safedelete that sealed it, or cancel the run and plan again.",
+            )
+        objects = _unpack_objects(document["objects"])
+        if document["kind"] == "objects":
+            return ObjectBatch(tuple(objects))
+        columns = [_unpack(column) for column in document["key"]]
+        keys = list(zip(*columns, strict=True))
+        ends = list(accumulate(document["counts"], initial=0))
+        spans = list(pairwise(ends))
+        return RowBatch(
+            tuple(SealedRow(key, tuple(objects[a:b])) for key, (a, b) in zip(keys, spans, strict=True))
+        )
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        ArithmeticError,
+        zlib.error,
+    ) as error:
+        raise LedgerError(
+            f"A sealed batch in the ledger cannot be read: {error!r}.",
+            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
+        ) from error
+
+
+def digest(fingerprint: str, as_of: datetime, checksums: Iterable[str]) -> str:
+    """Hash what an approval is bound to: the definition, the instant, and every sealed batch in order."""
+    whole = hashlib.sha256(f"{fingerprint}\n{as_of.isoformat()}\n".encode())
+    for checksum in checksums:
+        whole.update(checksum.encode())
+    return whole.hexdigest()
+
+
+def _pack_objects(refs: Sequence[ObjectRef]) -> dict[str, Any]:
+    buckets = sorted({ref.bucket for ref in refs})
+    index = {bucket: i for i, bucket in enumerate(buckets)}
+    packed: dict[str, Any] = {"b": buckets, "k": [ref.key for ref in refs]}
+    if len(buckets) > 1:
+        packed["i"] = [index[ref.bucket] for ref in refs]
+    columns = {
+        "e": [ref.etag for ref in refs],
+        "r": [ref.version for ref in refs],
+        "s": [ref.size for ref in refs],
+    }
+    return packed | {name: column for name, column in columns.items() if any(v is not None for v in column)}
+
+
+def _unpack_objects(packed: dict[str, Any]) -> list[ObjectRef]:
+    keys = packed["k"]
+    buckets = packed["b"]
+    which = packed.get("i") or [0] * len(keys)
+    nothing = [None] * len(keys)
+    columns = (
+        keys,
+        which,
+        packed.get("e") or nothing,
+        packed.get("r") or nothing,
+        packed.get("s") or nothing,
+    )
+    return [
+        ObjectRef(buckets[i], key, etag, version, size)
+        for key, i, etag, version, size in zip(*columns, strict=True)
+    ]
+
+
+def _pack(values: list[Any]) -> dict[str, Any]:
+    kinds = {type(value) for value in values}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is int:
+        return {"t": "int", "v": [values[0], *(b - a for a, b in pairwise(values))] if values else []}
+    for code, (cls, write, _) in _CODECS.items():
+        if kind is cls:
+            return {"t": code, "v": [write(value) for value in values]}
+    codes = {cls: code for code, (cls, _, _) in _CODECS.items()} | {int: "i"}
+    if not kinds <= codes.keys() and kind is None:
+        unknown = ", ".join(sorted(k.__name__ for k in kinds if k not in codes))
+        raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {unknown}.")
+    if kind is not None:
+        raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {kind.__name__}.")
+    mixed = [(codes[type(v)], v if type(v) is int else _CODECS[codes[type(v)]][1](v)) for v in values]
+    return {"t": "mixed", "v": mixed}
+
+
+def _unpack(column: dict[str, Any]) -> list[Any]:
+    kind, values = column["t"], column["v"]
+    if kind == "int":
+        return list(accumulate(values))
+    if kind == "mixed":
+        return [v if code == "i" else _CODECS[code][2](v) for code, v in values]
+    read = _CODECS[kind][2]
+    return [read(value) for value in values]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_Codec = tuple[type, Callable[[Any], Any], Callable[[Any], Any]]
+_CODECS: Final[dict[str, _Codec]] = {
+    "str": (str, _same, _same),
+    "bool": (bool, _same, bool),
+    "float": (float, float.hex, float.fromhex),
+    "uuid": (UUID, lambda v: v.hex, UUID),
+    "dt": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "dec": (Decimal, str, Decimal),
+    "bytes": (bytes, lambda v: base64.b64encode(v).decode("ascii"), base64.b64decode),
+}

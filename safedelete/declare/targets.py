@@ -1,0 +1,267 @@
+"""``Rows``, ``S3Keys`` and ``S3Prefix``: what a purge deletes, checked when it is declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from sqlalchemy import ColumnElement, FromClause, Table, and_, select
+from sqlalchemy import inspect as sa_inspect
+from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
+from sqlalchemy.orm import InstrumentedAttribute
+
+from safedelete.declare.time import AgeTest, age_tests
+from safedelete.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+KeyColumn: TypeAlias = "ColumnElement[Any] | InstrumentedAttribute[Any]"
+Mode: TypeAlias = Literal["marker", "purge"]
+
+_BUCKET: Final = re.compile(r"^[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]$")
+_ARN: Final = re.compile(r"^arn:[a-z0-9-]+:s3[a-z0-9-]*:")
+
+
+class S3Keys:
+    """Name the objects that a row owns.
+
+    Args:
+        bucket: Bucket name, or an access point's ARN.
+        columns: Columns or SQL expressions that hold one object key each; NULL means "none".
+        shared: Whether several rows may name one object: it then goes with its last row. None asks the schema: a
+            unique key column means no.
+        etag: Column that holds the object's ETag (with one key column only), so that an object overwritten since is
+            kept.
+        size: Column that holds the object's size in bytes (with one key column only), for counting bytes.
+        mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
+            ``"purge"`` removes every version.
+        client: A boto3 S3 client instead of the default chain.
+
+    Raises:
+        ConfigError: No column, an empty bucket, or a column that is none.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        *columns: KeyColumn,
+        shared: bool | None = None,
+        etag: KeyColumn | None = None,
+        size: KeyColumn | None = None,
+        mode: Mode | None = None,
+        client: S3Client | None = None,
+    ) -> None:
+        self.bucket = check_bucket(bucket, "S3Keys")
+        if not columns:
+            raise ConfigError(f"S3Keys({bucket!r}): name at least one column that holds an object key.")
+        self.columns = tuple(_column(c, f"S3Keys({bucket!r})") for c in columns)
+        if (etag is not None or size is not None) and len(columns) > 1:
+            raise ConfigError(
+                f"S3Keys({bucket!r}): etag= and size= describe one object; {len(columns)} key columns are given.",
+                hint="Declare one S3Keys per key column: owns=[S3Keys(...), S3Keys(...)].",
+            )
+        if shared not in (None, True, False):
+            raise ConfigError(f"S3Keys({bucket!r}, shared={shared!r}): must be True, False or None.")
+        self.shared = shared
+        self.etag = None if etag is None else _column(etag, "S3Keys(etag=...)")
+        self.size = None if size is None else _column(size, "S3Keys(size=...)")
+        self.mode = check_mode(mode, "S3Keys")
+        self.client = client
+
+
+class Rows:
+    """Delete the rows of one table that match every predicate.
+
+    Args:
+        entity: An ORM model or a Core table with a primary key.
+        predicates: SQLAlchemy boolean expressions, joined by AND. At least one must be ``older_than`` or ``past``.
+        owns: The objects each row owns; they go before the row does.
+        anytime: Declare a purge without a time: rows may be deleted at any age.
+        may_touch: Names of tables that triggers write to when a row goes (an audit table, for one). A delete that
+            touches any other table outside the planned cascades is rolled back.
+
+    Raises:
+        ConfigError: No predicate, no time test, no primary key, or a predicate that names another table.
+
+    Example:
+        ``Rows(LoginEvent, older_than(LoginEvent.created_at, days=90))``
+    """
+
+    def __init__(
+        self,
+        entity: type[Any] | Table,
+        *predicates: ColumnElement[bool],
+        owns: S3Keys | Sequence[S3Keys] | None = None,
+        anytime: bool = False,
+        may_touch: Sequence[str] = (),
+    ) -> None:
+        self.table = _table(entity)
+        where = f"Rows({self.table.name})"
+        if not self.table.primary_key.columns:
+            raise ConfigError(
+                f"{where}: the table has no primary key, so a planned row cannot be told from another like it.",
+                hint="Add a primary key, or declare the unique key as primary_key=True in the model.",
+            )
+        for predicate in predicates:
+            inner = predicate.__clause_element__() if hasattr(predicate, "__clause_element__") else predicate
+            if not isinstance(inner, ColumnElement):
+                raise ConfigError(
+                    f"{where}: {predicate!r} is a {type(predicate).__name__}, not a SQLAlchemy boolean expression.",
+                    hint="Compare a column, for example Upload.legal_hold.is_(False).",
+                )
+        self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
+        self.age_tests: tuple[AgeTest, ...] = age_tests(self.predicates)
+        self.anytime = anytime
+        if not self.age_tests and not anytime:
+            raise ConfigError(
+                f"{where}: no predicate is a time test.",
+                hint="Add older_than(column, days=...) or past(column), or say anytime=True if age must not matter.",
+            )
+        if not predicates:
+            raise ConfigError(
+                f"{where}: there is no predicate, so every row would go.",
+                hint="To empty a table on purpose, say so in SQL: sqlalchemy.true() as the predicate.",
+            )
+        strangers = _froms(self.table, self.predicates)
+        if strangers:
+            raise ConfigError(
+                f"{where}: the predicate names {', '.join(strangers)} without joining it, which would match every pair.",
+                hint="Use an EXISTS: sqlalchemy.exists().where(Other.id == ThisTable.other_id).",
+            )
+        self.owns: tuple[S3Keys, ...] = (
+            () if owns is None else (owns,) if isinstance(owns, S3Keys) else tuple(owns)
+        )
+        for keys in self.owns:
+            if not isinstance(keys, S3Keys):
+                raise ConfigError(f"{where}: owns= takes S3Keys; it was given {keys!r}.")
+            foreign = _froms(self.table, keys.columns)
+            if foreign:
+                raise ConfigError(f"{where}: S3Keys({keys.bucket!r}) names columns of {', '.join(foreign)}.")
+        self.may_touch = tuple(may_touch)
+
+    @property
+    def name(self) -> str:
+        """The table's name, schema-qualified where it has a schema."""
+        return self.table.fullname
+
+    @property
+    def predicate(self) -> ColumnElement[bool]:
+        """All predicates, joined by AND."""
+        return and_(*self.predicates)
+
+
+class S3Prefix:
+    """Delete the objects under a prefix that are older than an age, by their LastModified.
+
+    Args:
+        bucket: Bucket name, or an access point's ARN.
+        prefix: Key prefix. It means whole path segments: ``tmp`` and ``tmp/`` spare ``tmp2/x``; see ``exact_prefix``.
+        older_than: Positive age; an object exactly that old stays (exclusive).
+        whole_bucket: Allow an empty prefix.
+        exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
+        mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
+        client: A boto3 S3 client instead of the default chain.
+
+    Raises:
+        ConfigError: An empty bucket or prefix, a leading slash by mistake, or an age that is not positive.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        older_than: timedelta,
+        whole_bucket: bool = False,
+        exact_prefix: bool = False,
+        mode: Mode | None = None,
+        client: S3Client | None = None,
+    ) -> None:
+        self.bucket = check_bucket(bucket, "S3Prefix")
+        if not isinstance(prefix, str):
+            raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
+        if not prefix and not whole_bucket:
+            raise ConfigError(
+                f"S3Prefix({bucket!r}, ''): an empty prefix means every object of the bucket.",
+                hint="Name a prefix, or say whole_bucket=True if you mean it.",
+            )
+        if prefix and whole_bucket:
+            raise ConfigError(
+                f"S3Prefix({bucket!r}, {prefix!r}): whole_bucket=True goes with an empty prefix only."
+            )
+        if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
+            raise ConfigError(
+                f"S3Prefix({bucket!r}, {prefix!r}, older_than={older_than!r}): must be a positive timedelta.",
+                hint="For example older_than=timedelta(days=7).",
+            )
+        self.exact_prefix = exact_prefix
+        self.prefix = prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
+        self.older_than = older_than
+        self.mode = check_mode(mode, "S3Prefix")
+        self.client = client
+
+    @property
+    def name(self) -> str:
+        """``s3://bucket/prefix``."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+Target: TypeAlias = Rows | S3Prefix
+
+
+def check_bucket(bucket: object, where: str) -> str:
+    """Return a bucket's name, or say what is wrong with it."""
+    if not isinstance(bucket, str) or not bucket.strip():
+        raise ConfigError(f"{where}({bucket!r}): the bucket is empty.", hint="Name the bucket.")
+    if not _ARN.match(bucket) and not _BUCKET.match(bucket):
+        raise ConfigError(
+            f"{where}({bucket!r}): not a bucket name (3 to 63 of a-z, 0-9, '-' and '.') nor an S3 ARN.",
+            hint="Give the bucket's name alone, without s3:// and without a key.",
+        )
+    return bucket
+
+
+def check_mode(mode: object, where: str) -> Mode | None:
+    """Return a delete mode, or say what is allowed."""
+    if mode is None or mode == "marker" or mode == "purge":
+        return mode
+    raise ConfigError(f'{where}(mode={mode!r}): must be "marker" or "purge".')
+
+
+def _table(entity: object) -> Table:
+    if isinstance(entity, Table):
+        return entity
+    try:
+        mapper: Any = sa_inspect(entity)
+        local = mapper.local_table
+    except (NoInspectionAvailable, AttributeError) as error:
+        raise ConfigError(
+            f"Rows({entity!r}): the first argument must be an ORM model or a Table; it is a {type(entity).__name__}."
+        ) from error
+    except SQLAlchemyError as error:
+        raise ConfigError(f"Rows({entity!r}): the model cannot be mapped: {error}.") from error
+    if not isinstance(local, Table):
+        raise ConfigError(f"Rows({entity!r}): the model maps {type(local).__name__}, not a table.")
+    if mapper.inherits is not None:
+        raise ConfigError(
+            f"Rows({entity!r}): a model that inherits from another model's table cannot be purged by itself.",
+            hint="Purge the base table, with the discriminator in the predicate.",
+        )
+    return local
+
+
+def _column(column: object, where: str) -> ColumnElement[Any]:
+    inner = column.__clause_element__() if hasattr(column, "__clause_element__") else column
+    if not isinstance(inner, ColumnElement):
+        raise ConfigError(
+            f"{where}: {column!r} is a {type(column).__name__}, not a column or SQL expression."
+        )
+    return inner
+
+
+def _froms(table: Table, expressions: Sequence[ColumnElement[Any]]) -> list[str]:
+    found: Sequence[FromClause] = select(*table.primary_key.columns).where(*expressions).get_final_froms()
+    return sorted(str(getattr(f, "name", f)) for f in found if f is not table)

@@ -1,0 +1,1 @@
+"""The durable record of runs, batches, approvals and leases, over SQLAlchemy."""

@@ -1,0 +1,1 @@
+"""Locks that keep two runs of one job apart."""

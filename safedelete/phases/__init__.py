@@ -1,0 +1,1 @@
+"""One purge, in the order it happens: plan, preflight, seal, execute, verify."""

@@ -1,0 +1,1 @@
+"""The object side: listing, accounted delete, permission probe."""

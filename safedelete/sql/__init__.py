@@ -1,0 +1,1 @@
+"""The row side: surveys, key paging, held deletes, permissions, and what differs between databases."""

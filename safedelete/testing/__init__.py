@@ -1,0 +1,1 @@
+"""For tests: memory stores, real servers on loopback, fault injection."""

@@ -131,7 +131,7 @@ def _pack_objects(refs: Sequence[ObjectRef]) -> dict[str, Any]:
     packed: dict[str, Any] = {"b": buckets, "k": [ref.key for ref in refs]}
     if len(buckets) > 1:
         packed["i"] = [index[ref.bucket] for ref in refs]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "e": [ref.etag for ref in refs],
         "r": [ref.version for ref in refs],
         "s": [ref.size for ref in refs],

@@ -226,8 +226,9 @@ def check_bucket(bucket: object, where: str) -> str:
 
 def check_mode(mode: object, where: str) -> Mode | None:
     """Return a delete mode, or say what is allowed."""
-    if mode is None or mode == "marker" or mode == "purge":
-        return mode
+    match mode:
+        case None | "marker" | "purge":
+            return mode
     raise ConfigError(f'{where}(mode={mode!r}): must be "marker" or "purge".')
 
 

@@ -85,7 +85,9 @@ class Connection:
 
     def _caller_arn(self) -> str | None:
         config = Config(
-            connect_timeout=CONNECT_TIMEOUT, read_timeout=10, retries={"total_max_attempts": 2, "mode": "standard"}
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=10,
+            retries={"total_max_attempts": 2, "mode": "standard"},
         )
         try:
             if self.session is not None:
@@ -258,7 +260,9 @@ def _ask_again(request: Any, **_: Any) -> None:
 
 
 def _send_md5(request: Any, **_: Any) -> None:
-    for name in [n for n in request.headers if n.lower().startswith(("x-amz-checksum", "x-amz-sdk-checksum"))]:
+    for name in [
+        n for n in request.headers if n.lower().startswith(("x-amz-checksum", "x-amz-sdk-checksum"))
+    ]:
         del request.headers[name]
     body = request.body if isinstance(request.body, bytes) else bytes(request.data or b"")
     digest = hashlib.md5(body, usedforsecurity=False).digest()

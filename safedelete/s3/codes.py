@@ -97,7 +97,7 @@ def meaning_of(code: str, status: int = 0) -> Meaning:
             return meaning
     if status == 403:
         return Meaning.DENIED
-    if status == 429 or status == 503:
+    if status in {429, 503}:
         return Meaning.BUSY
     # 501 is how a store says that it does not know the request at all, so nothing can have been done.
     return Meaning.DOUBT if status >= 500 and status != 501 else Meaning.FAILED

@@ -73,6 +73,7 @@ class Entry(NamedTuple):
 
     @property
     def identity(self) -> Identity:
+        """Return what the answer is matched by."""
         return (self.key, self.version)
 
 
@@ -117,11 +118,13 @@ def delete_objects(
             account.outcomes[identity] = ItemOutcome(Outcome.FAILED, "refused", why)
         elif len(etags) > 1:
             account.outcomes[identity] = ItemOutcome(
-                Outcome.FAILED, "two-etags", f"sealed with {len(etags)} ETags, so it is not known which is meant"
+                Outcome.FAILED,
+                "two-etags",
+                f"sealed with {len(etags)} ETags, so it is not known which is meant",
             )
         else:
             entries[identity] = Entry(*identity, next(iter(etags), None))
-    last = {key: version for key, version in entries}
+    last = dict(entries)  # of each key the version given last
     several = Counter(key for key, _ in entries)
     current = [e for e in entries.values() if several[e.key] > 1 and last[e.key] == e.version]
     account.delete([e for e in entries.values() if several[e.key] == 1 or last[e.key] != e.version])
@@ -131,7 +134,9 @@ def delete_objects(
 
 
 def _unless_kept(current: Sequence[Entry], outcomes: dict[Identity, ItemOutcome]) -> Iterator[Entry]:
-    kept = {key for (key, _), outcome in outcomes.items() if outcome.state not in (Outcome.DELETED, Outcome.GONE)}
+    kept = {
+        key for (key, _), outcome in outcomes.items() if outcome.state not in (Outcome.DELETED, Outcome.GONE)
+    }
     for entry in current:
         if entry.key in kept:
             outcomes[entry.identity] = ItemOutcome(
@@ -273,7 +278,9 @@ class _Account:
             # Something was done that nobody asked for, or another request was answered. Not to be repeated.
             for entry in chunk:
                 self._doubt(
-                    entry, "Stranger", f"the answer names {len(strangers)} key(s) not asked for: {strangers[0]}"
+                    entry,
+                    "Stranger",
+                    f"the answer names {len(strangers)} key(s) not asked for: {strangers[0]}",
                 )
             return []
         again: list[Entry] = []

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 _FIELDS: Final = frozenset({"Key", "Size", "ETag", "LastModified", "StorageClass"})
 _TOP: Final = frozenset(
-    {"Name", "Prefix", "Delimiter", "MaxKeys", "KeyCount", "IsTruncated", "NextContinuationToken", "StartAfter"}
+    {
+        "Name",
+        "Prefix",
+        "Delimiter",
+        "MaxKeys",
+        "KeyCount",
+        "IsTruncated",
+        "NextContinuationToken",
+        "StartAfter",
+    }
 )
 
 
@@ -47,7 +56,7 @@ class _Reader:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text_handler
-        parser.Parse(body, True)
+        parser.Parse(body, 1)
 
     def _doctype(self, *_: Any) -> None:
         raise ValueError("a document type declaration")

@@ -113,10 +113,8 @@ def list_versions(
         truncated = _truncated(answer, what)
         page: list[ListedVersion] = []
         try:
-            for item in answer.get("Versions") or ():
-                page.append(_version(item, marker=False))
-            for item in answer.get("DeleteMarkers") or ():
-                page.append(_version(item, marker=True))
+            page += [_version(item, marker=False) for item in answer.get("Versions") or ()]
+            page += [_version(item, marker=True) for item in answer.get("DeleteMarkers") or ()]
         except KeyError as error:
             raise _lacking(what, str(error)) from error
         for entry in page:
@@ -186,8 +184,10 @@ def _utf8(key: str) -> bytes:
 
 
 def _oldest_first(versions: Sequence[ListedVersion]) -> list[ListedVersion]:
-    # The sort is stable and listings give the newest first; what is current goes last whatever the times say.
-    return sorted(reversed(versions), key=lambda v: (v.latest, instant(v.modified)))
+    # The sort is stable and listings give the newest first, so equal times keep the order they were written in; what
+    # is current goes last whatever the times say.
+    upside_down = versions[::-1]
+    return sorted(upside_down, key=lambda v: (v.latest, instant(v.modified)))
 
 
 def _version(item: Mapping[str, Any], *, marker: bool) -> ListedVersion:

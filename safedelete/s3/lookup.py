@@ -78,10 +78,7 @@ class Lookup:
             listed, rest = self._by_listing(bucket, folder, sorted(members, key=str.encode))
             seen |= listed
             single += rest
-        seen |= {
-            key: sight
-            for (key, _), sight in self.head(bucket, [(key, None) for key in single]).items()
-        }
+        seen |= {key: sight for (key, _), sight in self.head(bucket, [(key, None) for key in single]).items()}
         return seen
 
     def head(

@@ -13,7 +13,6 @@ from safedelete.core.outcome import GONE, ItemOutcome, Outcome
 from safedelete.declare.targets import Mode
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.codes import Meaning, meaning_of
 from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects
 from safedelete.s3.lookup import Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
@@ -112,16 +111,14 @@ class S3ObjectStore:
         )
         return outcomes | self._locked(bucket, outcomes)
 
-    def _locked(
-        self, bucket: str, outcomes: Mapping[ObjectRef, ItemOutcome]
-    ) -> dict[ObjectRef, ItemOutcome]:
+    def _locked(self, bucket: str, outcomes: Mapping[ObjectRef, ItemOutcome]) -> dict[ObjectRef, ItemOutcome]:
         """Tell a version that a lock keeps, which is no failure, from one that the caller may not delete."""
         denied = [
             ref
             for ref, outcome in outcomes.items()
             if ref.version is not None
             and outcome.state is Outcome.FAILED
-            and meaning_of(outcome.code) is Meaning.DENIED
+            and outcome.code in ("AccessDenied", "403")
         ]
         sights = self._lookup.head(bucket, [(ref.key, ref.version) for ref in denied])
         return {

@@ -124,7 +124,7 @@ def delete_objects(
             )
         else:
             entries[identity] = Entry(*identity, next(iter(etags), None))
-    last = dict(entries)  # of each key the version given last
+    last = dict(entries.keys())  # of each key the version given last
     several = Counter(key for key, _ in entries)
     current = [e for e in entries.values() if several[e.key] > 1 and last[e.key] == e.version]
     account.delete([e for e in entries.values() if several[e.key] == 1 or last[e.key] != e.version])

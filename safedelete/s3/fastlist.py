@@ -56,7 +56,8 @@ class _Reader:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text_handler
-        parser.Parse(body, 1)
+        final = True
+        parser.Parse(body, final)
 
     def _doctype(self, *_: Any) -> None:
         raise ValueError("a document type declaration")

@@ -116,8 +116,8 @@ class S3Prober:
         return (
             "the probe does not see policies that depend on an object's tags (s3:ExistingObjectTag)",
             "the probe does not see locks and holds of single objects",
-            f"the probe does not see policies by name that are finer than folder and extension, nor any beyond "
-            f"{MOST_GROUPS:,} folders of a bucket",
+            "the probe does not see policies by name that are finer than folder and extension",
+            f"the probe looks at {MOST_GROUPS:,} folders of a bucket at most",
             "a policy may change between the probe and the delete",
         )
 

@@ -1,0 +1,278 @@
+"""The connection to one S3 endpoint: clients with bounded waiting, whose deletes are never resent unasked.
+
+Reading and deleting use two clients. The SDK may repeat a read by itself; a repeated delete must first ask the gate
+whether this process still holds its lease, which the SDK cannot know. Where the user declared a client of their own,
+or the SDK resends for another reason (a redirect to the bucket's region), a hook asks the gate instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from safedelete.errors import ConfigError
+from safedelete.ports import Gate
+from safedelete.s3.codes import store_error
+from safedelete.s3.fastlist import install_fast_list
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+USER_AGENT: Final = "safedelete"
+CONNECT_TIMEOUT: Final = 5.0
+READ_TIMEOUT: Final = 30.0
+_DELETES: Final = ("DeleteObjects", "DeleteObject")
+_ROLE_SESSION: Final = re.compile(r"^(arn:[a-z0-9-]+:sts::\d+:assumed-role/[^/]+)/.+$")
+
+_asking: ContextVar[Gate | None] = ContextVar("safedelete_s3_gate", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How one S3 endpoint is reached.
+
+    Attributes:
+        reader: Lists and heads; may retry by itself.
+        deleter: Deletes; sends each request once.
+        endpoint: Scheme, host and port.
+        region: Region name; empty where none is configured.
+        session: The session the clients were made from; None for a client that the user declared.
+    """
+
+    reader: S3Client
+    deleter: S3Client
+    endpoint: str
+    region: str
+    session: boto3.session.Session | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return what tells this endpoint from another: two accounts' buckets of one name are two things."""
+        return f"{self.endpoint} {self.region}".strip()
+
+    @property
+    def access_key(self) -> str:
+        """Return the id of the access key that signs now; never its secret."""
+        return _access_key(self.reader)
+
+    def describe_caller(self) -> str:
+        """Return who deletes: the caller's ARN, or the access key's id where the store has no STS. Reads only.
+
+        A role's session name is left out: it changes from task to task, while the permissions are the role's.
+
+        Raises:
+            StoreError: There are no usable credentials.
+        """
+        try:
+            key = self.access_key
+        except (BotoCoreError, ValueError) as error:
+            raise store_error(error, "Finding AWS credentials") from error
+        arn = self._caller_arn()
+        return arn if arn is not None else f"access-key:{key} at {self.endpoint}"
+
+    def _caller_arn(self) -> str | None:
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=10,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+        )
+        try:
+            if self.session is not None:
+                sts = self.session.client("sts", region_name=self.region or "us-east-1", config=config)
+            else:
+                # A declared client carries its credentials but not the session they came from.
+                credentials: Any = getattr(self.reader, "_get_credentials", lambda: None)()
+                if credentials is None or not is_aws(self.endpoint):
+                    return None
+                frozen = credentials.get_frozen_credentials()
+                sts = boto3.session.Session().client(
+                    "sts",
+                    region_name=self.region or "us-east-1",
+                    aws_access_key_id=frozen.access_key,
+                    aws_secret_access_key=frozen.secret_key,
+                    aws_session_token=frozen.token,
+                    config=config,
+                )
+            arn = str(sts.get_caller_identity().get("Arn") or "")
+        except (ClientError, BotoCoreError, ResponseParserError, OSError, ValueError):
+            # A store without STS answers this with anything at all. The access key's id identifies the caller too,
+            # and a key that does not work fails at the first listing with a message of its own.
+            return None
+        return _ROLE_SESSION.sub(r"\1", arn) or None
+
+
+def connect(
+    declared: S3Client | None = None,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    read_timeout: float = READ_TIMEOUT,
+    connections: int = 16,
+    content_md5: bool = False,
+    owner: str | None = None,
+) -> Connection:
+    """Make the clients for one endpoint; sends nothing.
+
+    Args:
+        declared: The user's own client, used as it is for reading and deleting.
+        endpoint_url: An S3-compatible endpoint; else ``$AWS_ENDPOINT_URL_S3`` or ``$AWS_ENDPOINT_URL``, else AWS.
+        region: Region; else the default chain, else ``us-east-1``, which stores of one region accept.
+        access_key: Explicit credentials instead of the default chain, for tests and probes.
+        secret_key: Its secret.
+        connect_timeout: Seconds, above 0.
+        read_timeout: Seconds between two bytes of an answer, above 0.
+        connections: Most connections at a time.
+        content_md5: Send Content-MD5 rather than a CRC32 with DeleteObjects, for stores that insist on it.
+        owner: Account id that every bucket must belong to (``ExpectedBucketOwner``).
+
+    Raises:
+        ConfigError: The endpoint or region cannot be used.
+    """
+    if declared is not None:
+        client_region = declared.meta.region_name
+        connection = Connection(declared, declared, declared.meta.endpoint_url, client_region or "")
+    else:
+        connection = _own(
+            endpoint_url, region, access_key, secret_key, connect_timeout, read_timeout, connections
+        )
+    for operation in _DELETES:
+        connection.deleter.meta.events.register(
+            f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
+        )
+    if content_md5:
+        connection.deleter.meta.events.register(
+            "before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5"
+        )
+    if owner is not None:
+        expect = _Expect(owner)
+        for client in {id(c): c for c in (connection.reader, connection.deleter)}.values():
+            client.meta.events.register(
+                "before-parameter-build.s3", expect.build, unique_id=f"safedelete-owner-{owner}"
+            )
+    return connection
+
+
+@contextmanager
+def gated(gate: Gate) -> Iterator[None]:
+    """Have the gate asked before each resend that the SDK makes inside; the first sending is the caller's to ask for."""
+    token = _asking.set(gate)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def _own(
+    endpoint_url: str | None,
+    region: str | None,
+    access_key: str | None,
+    secret_key: str | None,
+    connect_timeout: float,
+    read_timeout: float,
+    connections: int,
+) -> Connection:
+    base = botocore.session.Session()
+    plain = boto3.session.Session(
+        botocore_session=base,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        region_name=region,
+    )
+    raw = botocore.session.Session()
+    # Two thirds of what a listing costs goes into parsing timestamps; this leaves them as the text they were.
+    raw.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_sent)
+    if access_key is None:
+        # Credential providers read the expiry of what they fetch, so they keep a session that parses timestamps.
+        raw.register_component("credential_provider", base.get_component("credential_provider"))
+    session = boto3.session.Session(
+        botocore_session=raw,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        region_name=plain.region_name or "us-east-1",
+    )
+
+    def make(attempts: int, style: Literal["auto", "path"]) -> S3Client:
+        config = Config(
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
+            max_pool_connections=connections,
+            retries={"total_max_attempts": attempts, "mode": "standard"},
+            user_agent_extra=USER_AGENT,
+            s3={"addressing_style": style},
+        )
+        return session.client("s3", config=config, endpoint_url=endpoint_url)
+
+    try:
+        deleter = make(1, "auto")
+        style: Literal["auto", "path"] = "auto"
+        if not is_aws(deleter.meta.endpoint_url):
+            # Few stores of one's own have a DNS name for every bucket.
+            style = "path"
+            deleter = make(1, style)
+        reader = make(4, style)
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(
+            f"The S3 client could not be made: {error}.",
+            hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_REGION and AWS_PROFILE.",
+        ) from error
+    install_fast_list(reader)
+    return Connection(reader, deleter, reader.meta.endpoint_url, reader.meta.region_name or "", plain)
+
+
+def is_aws(endpoint: str) -> bool:
+    """Whether an endpoint is Amazon's own."""
+    host = urlsplit(endpoint).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _as_sent(value: Any) -> Any:
+    return value
+
+
+def _access_key(client: S3Client) -> str:
+    # Signing a URL sends nothing, and is the one public way to learn which key a client signs with.
+    url = client.generate_presigned_url("list_objects_v2", Params={"Bucket": "bucket"}, ExpiresIn=1)
+    query = parse_qs(urlsplit(url).query)
+    found = query.get("X-Amz-Credential") or query.get("AWSAccessKeyId") or [""]
+    return found[0].partition("/")[0]
+
+
+def _ask_again(request: Any, **_: Any) -> None:
+    gate = _asking.get()
+    if gate is not None and request.context.get("retries", {}).get("attempt", 1) > 1:
+        gate()
+
+
+def _send_md5(request: Any, **_: Any) -> None:
+    for name in [
+        n for n in request.headers if n.lower().startswith(("x-amz-checksum", "x-amz-sdk-checksum"))
+    ]:
+        del request.headers[name]
+    body = request.body if isinstance(request.body, bytes) else bytes(request.data or b"")
+    digest = hashlib.md5(body, usedforsecurity=False).digest()
+    request.headers["Content-MD5"] = base64.b64encode(digest).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class _Expect:
+    owner: str
+
+    def build(self, params: Any, model: Any, **_: Any) -> None:
+        if model.input_shape is not None and "ExpectedBucketOwner" in model.input_shape.members:
+            params.setdefault("ExpectedBucketOwner", self.owner)

@@ -1,0 +1,374 @@
+"""Delete objects so that every key asked for ends in exactly one outcome.
+
+An SDK call that returns says little: HTTP 200 with an empty body, a proxy's page, or an answer that names one key of
+three all return without an error. So answers are asked for in full (never ``Quiet``) and are read against the request:
+a key counts as deleted only when the answer names it, once, and names nothing that was not asked for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import DELETED, GONE, ItemOutcome, Outcome
+from safedelete.ports import Clock, Gate
+from safedelete.s3.client import gated
+from safedelete.s3.codes import (
+    NOT_SENT,
+    SDK_ERRORS,
+    THROTTLED,
+    Meaning,
+    code_of,
+    detail_of,
+    meaning_of,
+    status_of,
+)
+from safedelete.s3.keys import Lane, lane, refusal
+from safedelete.s3.pace import Pace
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+
+MOST_KEYS: Final = 1000
+"""Most keys of one DeleteObjects request; the SDK sends more unchecked."""
+
+OVERWRITTEN: Final = ItemOutcome(Outcome.CHANGED, "overwritten", "overwritten since it was sealed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How hard a delete tries.
+
+    Attributes:
+        chunk: Keys a request, 1 to 1,000; a quarter of it with each attempt.
+        attempts: Requests for one key at most.
+        pause: Seconds before the second attempt, doubled for each further one.
+        longest: Most seconds of one pause.
+        jitter: Gives a number in [0, 1) that a pause is shortened by, so that workers do not return together.
+    """
+
+    chunk: int = MOST_KEYS
+    attempts: int = 5
+    pause: float = 0.2
+    longest: float = 5.0
+    jitter: Callable[[], float] = random.SystemRandom().random
+
+    def wait(self, attempt: int) -> float:
+        """Return the seconds to wait before the attempt of this number, the first being 0."""
+        whole = min(self.longest, self.pause * 2.0 ** (attempt - 1))
+        return whole * (1 - self.jitter() / 2)
+
+
+class Entry(NamedTuple):
+    """One thing to delete, as the request names it."""
+
+    key: str
+    version: str | None
+    etag: str | None
+
+    @property
+    def identity(self) -> Identity:
+        """Return what the answer is matched by."""
+        return (self.key, self.version)
+
+
+Identity = tuple[str, str | None]
+
+
+def delete_objects(
+    client: S3Client,
+    bucket: str,
+    refs: Sequence[ObjectRef],
+    *,
+    gate: Gate,
+    clock: Clock,
+    effort: Effort | None = None,
+    pace: Pace | None = None,
+    markers: bool = False,
+) -> dict[ObjectRef, ItemOutcome]:
+    """Delete objects of one bucket and account for each. Deletes; idempotent.
+
+    Errors of the store become outcomes; what the gate raises passes through. Of several versions of one key the last
+    one given goes only when all the others are gone, so that deleting the current version brings no older one back.
+
+    Args:
+        client: A client that sends each request once.
+        bucket: The bucket.
+        refs: What to delete; the versions of one key oldest first.
+        gate: Called immediately before each request.
+        clock: What waits between attempts.
+        effort: How hard to try.
+        pace: Limits the keys a second.
+        markers: Whether a delete marker is what is wanted; else one means that nothing was removed.
+    """
+    account = _Account(client, bucket, gate, clock, effort or Effort(), pace, markers=markers)
+    by_identity: dict[Identity, list[ObjectRef]] = {}
+    for ref in refs:
+        by_identity.setdefault((ref.key, ref.version or None), []).append(ref)
+    entries: dict[Identity, Entry] = {}
+    for identity, same in by_identity.items():
+        etags = {ref.etag for ref in same if ref.etag}
+        why = refusal(identity[0])
+        if why is not None:
+            account.outcomes[identity] = ItemOutcome(Outcome.FAILED, "refused", why)
+        elif len(etags) > 1:
+            account.outcomes[identity] = ItemOutcome(
+                Outcome.FAILED,
+                "two-etags",
+                f"sealed with {len(etags)} ETags, so it is not known which is meant",
+            )
+        else:
+            entries[identity] = Entry(*identity, next(iter(etags), None))
+    last = dict(entries.keys())  # of each key the version given last
+    several = Counter(key for key, _ in entries)
+    current = [e for e in entries.values() if several[e.key] > 1 and last[e.key] == e.version]
+    account.delete([e for e in entries.values() if several[e.key] == 1 or last[e.key] != e.version])
+    if current:
+        account.delete(list(_unless_kept(current, account.outcomes)))
+    return {ref: account.outcomes[identity] for identity, same in by_identity.items() for ref in same}
+
+
+def _unless_kept(current: Sequence[Entry], outcomes: dict[Identity, ItemOutcome]) -> Iterator[Entry]:
+    kept = {
+        key for (key, _), outcome in outcomes.items() if outcome.state not in (Outcome.DELETED, Outcome.GONE)
+    }
+    for entry in current:
+        if entry.key in kept:
+            outcomes[entry.identity] = ItemOutcome(
+                Outcome.BLOCKED,
+                "older-version-kept",
+                "an older version of this key stayed, and removing the current one would bring it back",
+            )
+        else:
+            yield entry
+
+
+class _Account:
+    """The outcomes of one call, and what is still to be asked for."""
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        gate: Gate,
+        clock: Clock,
+        effort: Effort,
+        pace: Pace | None,
+        *,
+        markers: bool,
+    ) -> None:
+        self.outcomes: dict[Identity, ItemOutcome] = {}
+        self._client = client
+        self._bucket = bucket
+        self._gate = gate
+        self._clock = clock
+        self._effort = effort
+        self._pace = pace
+        self._markers = markers
+        self._doubtful: set[Identity] = set()
+        self._throttled = False
+
+    def delete(self, entries: Sequence[Entry]) -> None:
+        """Ask for these until each is settled or the attempts are used up."""
+        batch = [e for e in entries if lane(e.key) is Lane.BATCH]
+        single = [e for e in entries if lane(e.key) is Lane.SINGLE]
+        self._rounds(batch, min(self._effort.chunk, MOST_KEYS), self._ask_many)
+        self._rounds(single, 1, self._ask_one)
+
+    def _rounds(
+        self, entries: Sequence[Entry], size: int, ask: Callable[[Sequence[Entry]], list[Entry]]
+    ) -> None:
+        todo = list(entries)
+        for attempt in range(self._effort.attempts):
+            if not todo:
+                return
+            if attempt:
+                self._clock.sleep(self._effort.wait(attempt))
+            again: list[Entry] = []
+            for start in range(0, len(todo), size):
+                chunk = todo[start : start + size]
+                if self._pace is not None:
+                    self._pace.take(len(chunk))
+                self._throttled = False
+                self._gate()
+                with gated(self._gate):
+                    again += ask(chunk)
+                if self._pace is not None:
+                    (self._pace.halve if self._throttled else self._pace.recover)()
+            todo = again
+            size = max(1, size // 4)
+
+    def _ask_many(self, chunk: Sequence[Entry]) -> list[Entry]:
+        objects: list[ObjectIdentifierTypeDef] = []
+        for entry in chunk:
+            identifier: ObjectIdentifierTypeDef = {"Key": entry.key}
+            if entry.version is not None:
+                # A version cannot be overwritten, and S3 rejects a condition beside it.
+                identifier["VersionId"] = entry.version
+            elif entry.etag is not None:
+                identifier["ETag"] = entry.etag
+            objects.append(identifier)
+        try:
+            answer: Mapping[str, Any] = self._client.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False}
+            )
+        except SDK_ERRORS as error:
+            return self._whole(chunk, error)
+        return self._read(chunk, answer)
+
+    def _ask_one(self, chunk: Sequence[Entry]) -> list[Entry]:
+        (entry,) = chunk
+        options: dict[str, Any] = {"Bucket": self._bucket, "Key": entry.key}
+        if entry.version is not None:
+            options["VersionId"] = entry.version
+        elif entry.etag is not None:
+            options["IfMatch"] = entry.etag
+        try:
+            answer: Mapping[str, Any] = self._client.delete_object(**options)
+        except SDK_ERRORS as error:
+            return self._whole(chunk, error)
+        status = (answer.get("ResponseMetadata") or {}).get("HTTPStatusCode")
+        if status != 204:
+            # The answer has no body that could be read; a 200 is what a proxy's own page looks like.
+            self._doubt(entry, "NotAnswered", f"the store answered a delete with HTTP status {status}")
+            return [entry]
+        self._settle(entry, self._removed(entry, answer))
+        return []
+
+    def _whole(self, chunk: Sequence[Entry], error: Exception) -> list[Entry]:
+        """Account for a request that failed as a whole; return what is worth asking for again."""
+        code, detail = code_of(error), detail_of(error)
+        if isinstance(error, NOT_SENT):
+            for entry in chunk:
+                self._fail(entry, code, detail)
+            return []
+        status = status_of(error)
+        meaning = meaning_of(code, status) if status else Meaning.DOUBT
+        if len(chunk) == 1 and status and meaning in (Meaning.ABSENT, Meaning.CHANGED):
+            return self._one_error(chunk[0], code, detail, status)
+        self._throttled = self._throttled or code in THROTTLED
+        if meaning in (Meaning.DOUBT, Meaning.BUSY):
+            for entry in chunk:
+                self._doubt(entry, code, f"the whole request failed: {detail}")
+            return list(chunk)
+        for entry in chunk:
+            self._fail(entry, code, f"the whole request was rejected: {detail}" if len(chunk) > 1 else detail)
+        return []
+
+    def _read(self, chunk: Sequence[Entry], answer: Mapping[str, Any]) -> list[Entry]:
+        """Hold an answer against its request; return what is worth asking for again."""
+        asked = {entry.identity: entry for entry in chunk}
+        by_key: dict[str, list[Entry]] = {}
+        for entry in chunk:
+            by_key.setdefault(entry.key, []).append(entry)
+        named: dict[Identity, list[tuple[bool, Mapping[str, Any]]]] = {}
+        strangers: list[str] = []
+        for is_error, item in _items(answer):
+            found = _match(item, asked, by_key)
+            if found is None:
+                strangers.append(repr(item.get("Key"))[:120])
+            else:
+                named.setdefault(found.identity, []).append((is_error, item))
+        if strangers:
+            # Something was done that nobody asked for, or another request was answered. Not to be repeated.
+            for entry in chunk:
+                self._doubt(
+                    entry,
+                    "Stranger",
+                    f"the answer names {len(strangers)} key(s) not asked for: {strangers[0]}",
+                )
+            return []
+        again: list[Entry] = []
+        for entry in chunk:
+            answers = named.get(entry.identity, [])
+            if len(answers) != 1:
+                how = "does not name it" if not answers else f"names it {len(answers)} times"
+                self._doubt(entry, "NotAnswered" if not answers else "Contradiction", f"the answer {how}")
+                again.append(entry)
+                continue
+            is_error, item = answers[0]
+            if is_error:
+                code = str(item.get("Code") or "?")
+                again += self._one_error(entry, code, str(item.get("Message") or "")[:300], 0)
+            else:
+                self._settle(entry, self._removed(entry, item))
+        return again
+
+    def _one_error(self, entry: Entry, code: str, detail: str, status: int) -> list[Entry]:
+        meaning = meaning_of(code, status)
+        self._throttled = self._throttled or code in THROTTLED
+        match meaning:
+            case Meaning.ABSENT:
+                self._settle(entry, GONE)
+            case Meaning.CHANGED if entry.etag is not None and entry.version is None:
+                self._settle(entry, OVERWRITTEN)
+            case Meaning.DOUBT:
+                self._doubt(entry, code, detail)
+                return [entry]
+            case Meaning.BUSY:
+                self._fail(entry, code, detail)
+                return [entry]
+            case _:
+                self._fail(entry, code, detail)
+        return []
+
+    def _removed(self, entry: Entry, item: Mapping[str, Any]) -> ItemOutcome:
+        marker = bool(item.get("DeleteMarker")) and entry.version is None
+        if not marker:
+            return DELETED
+        made = item.get("DeleteMarkerVersionId") or item.get("VersionId") or ""
+        if self._markers:
+            return ItemOutcome(Outcome.DELETED, "marker", f"hidden behind delete marker {made}")
+        return ItemOutcome(
+            Outcome.FAILED,
+            "marker",
+            f"the bucket is versioned: a delete marker ({made}) hides the object, and its data is still there",
+        )
+
+    def _settle(self, entry: Entry, outcome: ItemOutcome) -> None:
+        self._doubtful.discard(entry.identity)
+        self.outcomes[entry.identity] = outcome
+
+    def _doubt(self, entry: Entry, code: str, detail: str) -> None:
+        self._doubtful.add(entry.identity)
+        self.outcomes[entry.identity] = ItemOutcome(Outcome.UNKNOWN, code, detail)
+
+    def _fail(self, entry: Entry, code: str, detail: str) -> None:
+        # An earlier request for this key got no clear answer. That a later one was rejected does not undo it.
+        doubtful = entry.identity in self._doubtful
+        state = Outcome.UNKNOWN if doubtful else Outcome.FAILED
+        if doubtful:
+            detail = f"after a request without a clear answer: {detail}"
+        self.outcomes[entry.identity] = ItemOutcome(state, code, detail)
+
+
+def _items(answer: Mapping[str, Any]) -> Iterable[tuple[bool, Mapping[str, Any]]]:
+    for item in answer.get("Deleted") or ():
+        yield False, item
+    for item in answer.get("Errors") or ():
+        yield True, item
+
+
+def _match(
+    item: Mapping[str, Any], asked: Mapping[Identity, Entry], by_key: Mapping[str, Sequence[Entry]]
+) -> Entry | None:
+    """Find what an item of the answer is about.
+
+    Some stores leave the version out of an error, or name the version that was current where none was asked for; the
+    key settles it as long as it was asked for once.
+    """
+    key, version = item.get("Key"), item.get("VersionId") or None
+    if not isinstance(key, str):
+        return None
+    exact = asked.get((key, version))
+    if exact is not None:
+        return exact
+    same = by_key.get(key, ())
+    if len(same) == 1 and (version is None or same[0].version is None):
+        return same[0]
+    return None

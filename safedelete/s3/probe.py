@@ -1,0 +1,376 @@
+"""Prove that the caller may delete, by asking to delete what cannot be there.
+
+For each group of planned keys (one folder, one extension) a random sibling that does not exist is "deleted" in the way
+the plan's objects would be, through DeleteObjects and through DeleteObject. Both must be allowed: stores have been seen
+to let one through and refuse the other, either way round. An existing key is never aimed at: some stores ignore the
+condition that was meant to protect it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.plan import Unknown
+from safedelete.declare.targets import Mode
+from safedelete.errors import StoreError
+from safedelete.ports import Proof, Verdict
+from safedelete.s3.client import Connection
+from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
+from safedelete.s3.keys import parent, refusal
+from safedelete.s3.remedy import remedy_for
+from safedelete.s3.versioning import BucketState, read_bucket
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+
+MOST_GROUPS: Final = 1000
+"""Groups probed in one bucket; one DeleteObjects request takes as many keys."""
+
+REPORTED: Final = 20
+"""Denied or unproven folders that are named one by one."""
+
+IMPOSSIBLE: Final = '"00000000000000000000000000000000-0"'
+"""An ETag that no object has."""
+
+Way: TypeAlias = Literal["impossible-etag", "any-etag", "null-version", "plain"]
+"""How a probe names its key, following how the plan will name its objects."""
+
+
+class Answer(NamedTuple):
+    """What one request said about one probe, and the delete marker that it made, if any."""
+
+    verdict: Verdict
+    said: str
+    marker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Planned keys that one policy rule is likely to treat alike."""
+
+    bucket: str
+    folder: str
+    extension: str
+    stem: str = ""
+
+    @property
+    def sibling(self) -> str:
+        """Return a key beside the planned ones that nobody has."""
+        tail = f".safedelete-probe-{uuid.uuid4().hex}{self.extension}"
+        # Beginning as a planned key does keeps it under a rule for leading characters within the folder.
+        for name in (f"{self.folder}{self.stem}{tail}", f"{self.folder}{tail}", self.folder + tail[:40]):
+            if refusal(name) is None:
+                return name
+        return tail
+
+
+class S3Prober:
+    """Proves the permissions of a purge on the buckets of one endpoint; implements :class:`safedelete.ports.Prober`.
+
+    Args:
+        connection: The endpoint.
+        modes: The declared mode of each bucket that the purge deletes from.
+        prefixes: (bucket, prefix) of each prefix target: must be listable, and is probed even when nothing is eligible.
+        workers: Requests at a time.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        modes: Mapping[str, Mode | None],
+        prefixes: Sequence[tuple[str, str]] = (),
+        workers: int = 8,
+    ) -> None:
+        self._connection = connection
+        self._modes = dict(modes)
+        self._prefixes = tuple(prefixes)
+        self._workers = workers
+
+    def probe(self, as_of: datetime, sample: Sequence[ObjectRef]) -> Sequence[Proof]:
+        """Prove each permission. Writes no data; a delete marker that a store makes for a probe is removed again.
+
+        Args:
+            as_of: Not used; permissions do not depend on the plan's instant.
+            sample: Objects of the plan, at least one of each folder and extension.
+        """
+        del as_of
+        proofs: list[Proof] = []
+        buckets = dict.fromkeys([*self._modes, *(b for b, _ in self._prefixes), *(r.bucket for r in sample)])
+        for bucket in buckets:
+            refs = [ref for ref in sample if ref.bucket == bucket]
+            prefixes = [prefix for owner, prefix in self._prefixes if owner == bucket]
+            proofs += self._bucket(bucket, refs, prefixes)
+        return proofs
+
+    def blind_spots(self) -> tuple[str, ...]:
+        """Return what these probes cannot see, for the plan's notes."""
+        return (
+            "the probe does not see policies that depend on an object's tags (s3:ExistingObjectTag)",
+            "the probe does not see locks and holds of single objects",
+            "the probe does not see policies by name that are finer than folder and extension",
+            f"the probe looks at {MOST_GROUPS:,} folders of a bucket at most",
+            "a policy may change between the probe and the delete",
+        )
+
+    def _bucket(self, bucket: str, refs: Sequence[ObjectRef], prefixes: Sequence[str]) -> list[Proof]:
+        try:
+            state = read_bucket(self._connection.reader, bucket)
+        except StoreError as error:
+            return [Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.UNKNOWN, str(error), error.hint)]
+        if isinstance(state, Unknown):
+            remedy = remedy_for(["s3:GetBucketVersioning"], bucket, "")
+            return [Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.UNKNOWN, state.why, remedy)]
+        proofs = [
+            Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.ALLOWED, f"versioning {state.versioning}")
+        ]
+        proofs += self._reading(bucket, refs, prefixes)
+        groups, beyond = _groups(bucket, refs, prefixes)
+        if groups:
+            proofs += self._deleting(state, groups, refs, prefixes, beyond)
+        return proofs
+
+    def _deleting(
+        self,
+        state: BucketState,
+        groups: Sequence[Group],
+        refs: Sequence[ObjectRef],
+        prefixes: Sequence[str],
+        beyond: int,
+    ) -> Iterator[Proof]:
+        bucket = state.bucket
+        mode = self._modes.get(bucket)
+        if state.versioning != "off" and mode is None:
+            yield Proof(
+                f"delete mode of {bucket}",
+                Verdict.DENIED,
+                f"versioning is {state.versioning} and no mode= is declared, so what a delete would do is not known",
+                'declare mode="marker" or mode="purge"',
+            )
+            return
+        way = _way(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
+        actions = _actions(way)
+        together = probe_together(self._connection.deleter, bucket, groups, way)
+        alone = self._alone(bucket, groups, way)
+        verdicts: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
+        markers = [a.marker for a in (*together.values(), *alone.values()) if a.marker]
+        for group in groups:
+            verdict, said = both(together[group], alone[group])
+            verdicts[verdict].setdefault(group.folder, said)
+        subject = " and ".join(actions)
+        for verdict in (Verdict.DENIED, Verdict.UNKNOWN):
+            folders = verdicts[verdict]
+            for folder, said in list(folders.items())[:REPORTED]:
+                remedy = remedy_for(actions, bucket, folder, said)
+                yield Proof(f"{subject} on s3://{bucket}/{folder}", verdict, said, remedy)
+            if len(folders) > REPORTED:
+                yield Proof(
+                    f"{subject} on {len(folders) - REPORTED:,} more folders of s3://{bucket}/",
+                    verdict,
+                    "as above",
+                )
+        if verdicts[Verdict.ALLOWED]:
+            sizes = f"{len(groups):,} group(s) of folder and extension, through both delete requests"
+            more = f"; {beyond:,} more were not probed" if beyond else ""
+            made = f"; {len(markers)} delete marker(s) made by the probe" if markers else ""
+            yield Proof(f"{subject} on s3://{bucket}/", Verdict.ALLOWED, f"{sizes}{more}{made}")
+        left = [a.said for a in (*together.values(), *alone.values()) if a.marker and "not removed" in a.said]
+        if left:
+            yield Proof(
+                f"markers of the probe in {bucket}",
+                Verdict.UNKNOWN,
+                f"{len(left)} could not be removed: {left[0]}",
+            )
+
+    def _alone(self, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:
+        client = self._connection.deleter
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="safedelete-probe") as pool:
+            answers = pool.map(lambda group: probe_alone(client, bucket, group, way), groups)
+            return dict(zip(groups, answers, strict=True))
+
+    def _reading(self, bucket: str, refs: Sequence[ObjectRef], prefixes: Sequence[str]) -> Iterator[Proof]:
+        client = self._connection.reader
+        for prefix in prefixes:
+            try:
+                if self._modes.get(bucket) == "purge":
+                    action = "s3:ListBucketVersions"
+                    client.list_object_versions(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+                else:
+                    action = "s3:ListBucket"
+                    client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+            except SDK_ERRORS as error:
+                yield _reading_failed(action, bucket, prefix, error)
+            else:
+                yield Proof(f"{action} on s3://{bucket}/{prefix}", Verdict.ALLOWED)
+        for ref in refs[:1]:
+            action = "s3:GetObject" if ref.version is None else "s3:GetObjectVersion"
+            options: dict[str, Any] = {"Bucket": bucket, "Key": ref.key}
+            if ref.version is not None:
+                options["VersionId"] = ref.version
+            try:
+                client.head_object(**options)
+            except SDK_ERRORS as error:
+                # An object that went meanwhile was asked for with success; 405 is how a delete marker answers.
+                if status_of(error) not in (404, 405):
+                    yield _reading_failed(action, bucket, parent(ref.key), error)
+                    continue
+            yield Proof(f"{action} on s3://{bucket}/{parent(ref.key)}", Verdict.ALLOWED)
+
+
+def probe_together(client: S3Client, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:
+    """Ask for all groups' siblings in one DeleteObjects. Deletes nothing that exists."""
+    siblings = {group.sibling: group for group in groups}
+    objects = [_identifier(key, way) for key in siblings]
+    try:
+        answer: Mapping[str, Any] = client.delete_objects(
+            Bucket=bucket, Delete={"Objects": objects, "Quiet": False}
+        )
+    except SDK_ERRORS as error:
+        whole = Answer(_verdict_of(error), f"DeleteObjects: {code_of(error)}: {detail_of(error)}")
+        return dict.fromkeys(groups, whole)
+    found: dict[Group, list[Answer]] = {group: [] for group in groups}
+    for item in answer.get("Deleted") or ():
+        group = siblings.get(item.get("Key"))
+        if group is not None:
+            marker = item.get("DeleteMarkerVersionId") if way != "null-version" else None
+            found[group].append(_allowed(client, bucket, item["Key"], marker, "DeleteObjects"))
+    for item in answer.get("Errors") or ():
+        group = siblings.get(item.get("Key"))
+        if group is not None:
+            code = str(item.get("Code") or "?")
+            said = f"DeleteObjects: {code}: {item.get('Message') or ''}".rstrip(": ")
+            found[group].append(Answer(_verdict(code), said))
+    unanswered = Answer(Verdict.UNKNOWN, "DeleteObjects did not answer for it exactly once")
+    return {group: answers[0] if len(answers) == 1 else unanswered for group, answers in found.items()}
+
+
+def probe_alone(client: S3Client, bucket: str, group: Group, way: Way) -> Answer:
+    """Ask for one group's sibling in a DeleteObject. Deletes nothing that exists."""
+    key = group.sibling
+    options: dict[str, Any] = {"Bucket": bucket, "Key": key}
+    match way:
+        case "null-version":
+            options["VersionId"] = "null"
+        case "impossible-etag":
+            options["IfMatch"] = IMPOSSIBLE
+        case "any-etag":
+            options["IfMatch"] = "*"
+        case "plain":
+            pass
+    try:
+        answer: Mapping[str, Any] = client.delete_object(**options)
+    except SDK_ERRORS as error:
+        return Answer(_verdict_of(error), f"DeleteObject: {code_of(error)}: {detail_of(error)}")
+    status = (answer.get("ResponseMetadata") or {}).get("HTTPStatusCode")
+    if status != 204:
+        return Answer(Verdict.UNKNOWN, f"DeleteObject: answered with HTTP status {status}")
+    marker = answer.get("VersionId") if way != "null-version" and answer.get("DeleteMarker") else None
+    return _allowed(client, bucket, key, marker, "DeleteObject")
+
+
+def both(together: Answer, alone: Answer) -> tuple[Verdict, str]:
+    """Join the two answers: allowed only when both are, denied when either is."""
+    verdicts = (together.verdict, alone.verdict)
+    if verdicts == (Verdict.ALLOWED, Verdict.ALLOWED):
+        return Verdict.ALLOWED, together.said
+    verdict = Verdict.DENIED if Verdict.DENIED in verdicts else Verdict.UNKNOWN
+    if together.verdict is alone.verdict:
+        return verdict, together.said
+    return verdict, f"the two delete requests disagree: {together.said}; {alone.said}"
+
+
+def _groups(bucket: str, refs: Iterable[ObjectRef], prefixes: Iterable[str]) -> tuple[list[Group], int]:
+    found: dict[tuple[str, str], Group] = {}
+    for ref in refs:
+        folder = parent(ref.key)
+        stem, extension = posixpath.splitext(ref.key[len(folder) :])
+        extension = extension[:32]
+        # Under an extension that is no valid text or holds a control character the folder alone is probed.
+        if refusal(folder + extension + "x") is not None or not extension.isprintable():
+            extension = ""
+        found.setdefault(
+            (folder, extension), Group(bucket, folder, extension, stem[:64] if stem.isprintable() else "")
+        )
+    for prefix in prefixes:
+        if not any(folder.startswith(prefix) for folder, _ in found):
+            # A prefix that is no folder is completed to a name that begins with it.
+            folder = parent(prefix)
+            found.setdefault((folder, ""), Group(bucket, folder, "", prefix[len(folder) :]))
+    groups = list(found.values())
+    return groups[:MOST_GROUPS], max(0, len(groups) - MOST_GROUPS)
+
+
+def _way(state: BucketState, mode: Mode | None, *, knows_etags: bool) -> Way:
+    if state.versioning == "off":
+        # A condition needs s3:GetObject as well, so it is probed exactly where the plan's deletes will carry one.
+        return "impossible-etag" if knows_etags else "plain"
+    return "null-version" if mode == "purge" else "any-etag"
+
+
+def _actions(way: Way) -> list[str]:
+    match way:
+        case "impossible-etag":
+            return ["s3:DeleteObject", "s3:GetObject"]
+        case "null-version":
+            return ["s3:DeleteObjectVersion"]
+        case "any-etag" | "plain":
+            return ["s3:DeleteObject"]
+
+
+def _identifier(key: str, way: Way) -> ObjectIdentifierTypeDef:
+    match way:
+        case "null-version":
+            return {"Key": key, "VersionId": "null"}
+        case "impossible-etag":
+            return {"Key": key, "ETag": IMPOSSIBLE}
+        case "any-etag":
+            return {"Key": key, "ETag": "*"}
+        case "plain":
+            return {"Key": key}
+
+
+def _allowed(client: S3Client, bucket: str, key: str, marker: str | None, request: str) -> Answer:
+    if not marker:
+        return Answer(Verdict.ALLOWED, f"{request}: allowed")
+    # The store ignored the condition and, the key being absent, left a marker behind: only that is removed.
+    try:
+        client.delete_object(Bucket=bucket, Key=key, VersionId=marker)
+    except SDK_ERRORS as error:
+        return Answer(
+            Verdict.ALLOWED, f"{request}: marker {marker} of {key} not removed: {code_of(error)}", marker
+        )
+    return Answer(Verdict.ALLOWED, f"{request}: allowed; its marker was removed again", marker)
+
+
+def _verdict(code: str, status: int = 0) -> Verdict:
+    match meaning_of(code, status):
+        case Meaning.ABSENT | Meaning.CHANGED:
+            return Verdict.ALLOWED
+        case Meaning.DENIED:
+            return Verdict.DENIED
+        case _:
+            return Verdict.UNKNOWN
+
+
+def _verdict_of(error: Exception) -> Verdict:
+    status = status_of(error)
+    return _verdict(code_of(error), status) if status else Verdict.UNKNOWN
+
+
+def _reading_failed(action: str, bucket: str, prefix: str, error: Exception) -> Proof:
+    code = code_of(error)
+    denied = _verdict_of(error) is Verdict.DENIED
+    return Proof(
+        f"{action} on s3://{bucket}/{prefix}",
+        Verdict.DENIED if denied else Verdict.UNKNOWN,
+        f"{code}: {detail_of(error)}",
+        remedy_for([action], bucket, prefix, detail_of(error)) if denied else "",
+    )

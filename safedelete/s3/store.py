@@ -1,0 +1,157 @@
+"""The object store of one endpoint: deletes with an account of every object, and looks for what is left.
+
+Given to the execute and verify phases only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import GONE, ItemOutcome, Outcome
+from safedelete.declare.targets import Mode
+from safedelete.ports import Clock, Gate, Presence
+from safedelete.s3.client import Connection
+from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects
+from safedelete.s3.lookup import Lookup, Sight
+from safedelete.s3.pace import DEFAULT_RATE, Pace
+
+LOCKED: Final = "object-lock"
+"""Code of a version that Object Lock or a legal hold keeps."""
+
+
+class S3ObjectStore:
+    """Deletes from the buckets of one endpoint.
+
+    Args:
+        connection: The endpoint.
+        clock: What waits.
+        modes: The declared mode of each bucket; None, or a bucket left out, for an unversioned one.
+        conditional: Buckets whose endpoint has been proven to honour a condition on ETag in both delete requests. For
+            every other bucket an object with a known ETag is looked at again right before it is deleted.
+        max_delete_rate: Keys a second.
+        effort: How hard a delete tries.
+        workers: HEADs at a time.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        clock: Clock,
+        modes: Mapping[str, Mode | None] | None = None,
+        conditional: Collection[str] = (),
+        max_delete_rate: float = DEFAULT_RATE,
+        effort: Effort | None = None,
+        workers: int = 8,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._modes = dict(modes or {})
+        self._conditional = frozenset(conditional)
+        self._pace = Pace(max_delete_rate, clock)
+        self._effort = effort or Effort()
+        self._lookup = Lookup(connection.reader, workers=workers)
+
+    def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
+        """Delete exactly these objects. Deletes; idempotent; see :class:`safedelete.ports.ObjectStore`."""
+        outcomes: dict[ObjectRef, ItemOutcome] = {}
+        for bucket, members in _by_bucket(refs).items():
+            outcomes |= self._delete(bucket, members, gate)
+        return {ref: outcomes[ref] for ref in refs}
+
+    def presence(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Ask for each object (HEAD). Reads only."""
+        seen: dict[ObjectRef, Presence] = {}
+        for bucket, members in _by_bucket(refs).items():
+            sights = self._lookup.head(bucket, list(dict.fromkeys((r.key, r.version) for r in members)))
+            seen |= {ref: sights[ref.key, ref.version].presence for ref in members}
+        return seen
+
+    def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Return those not known to be absent, by listing or HEAD, whichever is cheaper. Reads only.
+
+        What was overwritten since it was sealed is not a residue and is left out.
+        """
+        left: dict[ObjectRef, Presence] = {}
+        for bucket, members in _by_bucket(refs).items():
+            for ref, sight in self._see(bucket, members).items():
+                if sight.presence is Presence.ABSENT or _is_another(ref, sight):
+                    continue
+                left[ref] = sight.presence
+        return left
+
+    def _see(self, bucket: str, refs: Sequence[ObjectRef]) -> dict[ObjectRef, Sight]:
+        current = self._lookup.find(bucket, [ref.key for ref in refs if ref.version is None])
+        versions = self._lookup.head(
+            bucket, list(dict.fromkeys((ref.key, ref.version) for ref in refs if ref.version is not None))
+        )
+        return {
+            ref: current[ref.key] if ref.version is None else versions[ref.key, ref.version] for ref in refs
+        }
+
+    def _delete(self, bucket: str, refs: Sequence[ObjectRef], gate: Gate) -> dict[ObjectRef, ItemOutcome]:
+        outcomes: dict[ObjectRef, ItemOutcome] = {}
+        if bucket not in self._conditional:
+            watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
+            for ref, sight in self._see(bucket, watched).items():
+                outcome = _before(ref, sight)
+                if outcome is not None:
+                    outcomes[ref] = outcome
+        outcomes |= delete_objects(
+            self._connection.deleter,
+            bucket,
+            [ref for ref in refs if ref not in outcomes],
+            gate=gate,
+            clock=self._clock,
+            effort=self._effort,
+            pace=self._pace,
+            markers=self._modes.get(bucket) == "marker",
+        )
+        return outcomes | self._locked(bucket, outcomes)
+
+    def _locked(self, bucket: str, outcomes: Mapping[ObjectRef, ItemOutcome]) -> dict[ObjectRef, ItemOutcome]:
+        """Tell a version that a lock keeps, which is no failure, from one that the caller may not delete."""
+        denied = [
+            ref
+            for ref, outcome in outcomes.items()
+            if ref.version is not None
+            and outcome.state is Outcome.FAILED
+            and outcome.code in ("AccessDenied", "403")
+        ]
+        sights = self._lookup.head(bucket, [(ref.key, ref.version) for ref in denied])
+        return {
+            ref: ItemOutcome(Outcome.BLOCKED, LOCKED, sights[ref.key, ref.version].lock)
+            for ref in denied
+            if sights[ref.key, ref.version].lock
+        }
+
+
+def _before(ref: ObjectRef, sight: Sight) -> ItemOutcome | None:
+    """Return the outcome of an object that must not, or need not, be deleted after all."""
+    if sight.presence is Presence.ABSENT:
+        return GONE
+    if sight.presence is Presence.UNKNOWN:
+        return ItemOutcome(
+            Outcome.FAILED,
+            "unverified",
+            f"kept: whether it was overwritten since it was sealed could not be checked ({sight.why})",
+        )
+    return OVERWRITTEN if _is_another(ref, sight) else None
+
+
+def _is_another(ref: ObjectRef, sight: Sight) -> bool:
+    return (
+        ref.version is None
+        and ref.etag is not None
+        and sight.presence is Presence.PRESENT
+        and sight.etag != ref.etag
+    )
+
+
+def _by_bucket(refs: Sequence[ObjectRef]) -> dict[str, list[ObjectRef]]:
+    buckets: dict[str, list[ObjectRef]] = {}
+    for ref in refs:
+        buckets.setdefault(ref.bucket, []).append(ref)
+    return buckets

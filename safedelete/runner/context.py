@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from safedelete.core.decision import Approval, Approved, Decision, Refused
@@ -16,6 +17,7 @@ from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import RefusedError
+from safedelete.phases.manifest import Page
 from safedelete.phases.parts import Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
@@ -62,6 +64,7 @@ class PurgeContext:
         setting: Where and as whom.
         stop: When to end.
         progress: Told how far each phase is.
+        manifest: Where to write every sealed item before anything is deleted.
     """
 
     job: str
@@ -78,6 +81,7 @@ class PurgeContext:
     setting: Setting
     stop: Stop
     progress: Progress
+    manifest: Path | None = None
 
     def enter(self) -> Lease:
         """Check the ledger, prove that it can be written, and take the lock."""
@@ -173,6 +177,15 @@ class PurgeContext:
             hint="\n".join(dict.fromkeys(hints)),
             run=run,
         )
+
+    def sealed_pages(self, plan: Plan, run: str) -> Iterator[tuple[str, Page]]:
+        """Yield what was sealed, a batch at a time, with its target's name. Reads only."""
+        for stored in self.ledger.batches(run):
+            items = stored.items
+            yield (
+                plan.targets[stored.ref.target].name,
+                items.objects if isinstance(items, ObjectBatch) else items.rows,
+            )
 
     def groups(self, run: str) -> Groups:
         """Collect one object of each group from what was sealed. Reads only."""

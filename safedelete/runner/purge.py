@@ -10,6 +10,7 @@ from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
 from safedelete.errors import ExitCode, RefusedError
 from safedelete.phases.execute import Tools, execute
+from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require
 from safedelete.phases.seal import Sealed
@@ -144,6 +145,8 @@ def _go(
 ) -> Report:
     sealed = decision.plan
     cleared = preflight(sealed, ctx.probers(), groups.sample())
+    if ctx.manifest is not None:
+        write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
     ctx.ledger.move(
         run,
         RunState.RUNNING,

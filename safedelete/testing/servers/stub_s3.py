@@ -1,0 +1,356 @@
+"""An object store in this process that answers at once, truthfully or as badly as told.
+
+Only a stub produces a truncated answer, a key that was not asked for, or a reset between the deletion and its
+acknowledgement. It also serves benchmarks as the store that costs nothing. Unversioned, and it checks no signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, unquote
+
+from safedelete.testing.servers.faults import (
+    NAMESPACE,
+    XML,
+    Answer,
+    Entry,
+    Fault,
+    Request,
+    error_body,
+    escaped,
+)
+from safedelete.testing.servers.identity import ADMIN, Identity, s3_client
+from safedelete.testing.servers.stub_http import StubHTTPServer
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+ANY = "*"
+"""Every operation."""
+
+_MAX_KEYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object.
+
+    Attributes:
+        body: Content.
+        etag: MD5 of the content, in hex, without quotes.
+        modified: Aware, UTC.
+    """
+
+    body: bytes
+    etag: str
+    modified: datetime
+
+
+class StubS3:
+    """The stub store. Every method may be called from any thread, while it serves.
+
+    Args:
+        latency: Seconds before each answer.
+        record: Keep every request in :attr:`requests`; off for benchmarks, where only :attr:`counts` is kept.
+    """
+
+    name = "stub-s3"
+
+    def __init__(self, *, latency: float = 0.0, record: bool = True) -> None:
+        self.latency = latency
+        self.record = record
+        self.requests: list[Request] = []
+        self.counts: Counter[str] = Counter()
+        self.program: Callable[[Request], Fault | None] | None = None
+        """Asked first, for every request; may act (kill a connection, move a clock) before it answers None."""
+        self._lock = threading.RLock()
+        self._buckets: dict[str, dict[str, StoredObject]] = {}
+        self._sorted: dict[str, list[str]] = {}
+        self._scripts: dict[str, deque[Fault | None]] = {}
+        self._always: dict[str, Fault] = {}
+        self._server: StubHTTPServer | None = None
+
+    # --- life ---
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the S3 API."""
+        assert self._server is not None, "the stub is not started"
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it is started."""
+        return self._server is not None
+
+    def client(self, identity: Identity = ADMIN, **config: Any) -> S3Client:
+        """Return a boto3 S3 client (path style, no retries).
+
+        Args:
+            identity: Who calls; the stub lets everybody in.
+            config: Further arguments of ``botocore.config.Config``.
+        """
+        return s3_client(self.endpoint, identity, **config)
+
+    def start(self) -> Self:
+        """Start it; it listens when this returns."""
+        if self._server is None:
+            self._server = StubHTTPServer(self.answer)
+            self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop listening, and end the requests that wait. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- the test's side ---
+
+    def script(self, *faults: Fault | None, operation: str = "DeleteObjects") -> None:
+        """Answer the next requests of an operation by these faults, one each; None is an honest answer."""
+        with self._lock:
+            self._scripts.setdefault(operation, deque()).extend(faults)
+
+    def always(self, fault: Fault, operation: str = "DeleteObjects") -> None:
+        """Answer every request of an operation by this fault, once its script is used up."""
+        with self._lock:
+            self._always[operation] = fault
+
+    def behave(self) -> None:
+        """Forget the program, every script and every fault."""
+        with self._lock:
+            self.program = None
+            self._scripts.clear()
+            self._always.clear()
+
+    def create_bucket(self, bucket: str) -> None:
+        """Make an empty bucket; one that exists is left alone."""
+        with self._lock:
+            self._buckets.setdefault(bucket, {})
+
+    def put(
+        self, bucket: str, key: str, body: bytes = b"", *, modified: datetime | None = None
+    ) -> StoredObject:
+        """Store an object without a request, making the bucket if need be.
+
+        Args:
+            bucket: The bucket.
+            key: The key.
+            body: Its content.
+            modified: Aware instant; None for now.
+        """
+        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        stored = StoredObject(body, etag, modified or datetime.now(UTC))
+        with self._lock:
+            objects = self._buckets.setdefault(bucket, {})
+            if key not in objects:
+                self._sorted.pop(bucket, None)
+            objects[key] = stored
+        return stored
+
+    def keys(self, bucket: str) -> set[str]:
+        """Return the keys that are there."""
+        with self._lock:
+            return set(self._buckets.get(bucket, {}))
+
+    # --- the wire's side ---
+
+    def answer(self, request: Request) -> Answer:
+        """Answer one request, by the program, the script, the standing fault, or honestly."""
+        with self._lock:
+            request = self._counted(request)
+            program = self.program
+        fault = program(request) if program is not None else None
+        if fault is None:
+            fault = self._scripted(request.operation)
+
+        def honest(*, refuse: Mapping[str, str] = {}) -> Answer:
+            with self._lock:
+                return self._honest(request, refuse)
+
+        answer = honest() if fault is None else fault(request, honest)
+        if not self.latency:
+            return answer
+        return Answer(
+            answer.status, answer.body, answer.headers, answer.announced, answer.delay + self.latency
+        )
+
+    def _counted(self, request: Request) -> Request:
+        self.counts[request.operation] += 1
+        if not self.record:
+            return request
+        request = replace(request, number=len(self.requests) + 1)
+        self.requests.append(request)
+        return request
+
+    def _scripted(self, operation: str) -> Fault | None:
+        with self._lock:
+            for name in (operation, ANY):
+                if self._scripts.get(name):
+                    return self._scripts[name].popleft()
+            return self._always.get(operation) or self._always.get(ANY)
+
+    def _honest(self, request: Request, refuse: Mapping[str, str]) -> Answer:
+        if request.operation == "CreateBucket":
+            self.create_bucket(request.bucket)
+            return Answer(200, headers={"Location": f"/{request.bucket}"})
+        objects = self._buckets.get(request.bucket)
+        if objects is None:
+            return _error(404, "NoSuchBucket")
+        if request.operation == "DeleteObjects":
+            return self._delete_objects(request, objects, refuse)
+        if request.operation == "ListObjectsV2":
+            return self._list(request, objects)
+        if request.key:
+            return self._one(request, objects)
+        return _ABOUT_A_BUCKET.get(request.operation) or _error(501, "NotImplemented")
+
+    def _one(self, request: Request, objects: dict[str, StoredObject]) -> Answer:
+        if request.operation in ("GetObject", "HeadObject"):
+            return _get(objects.get(request.key), head=request.operation == "HeadObject")
+        if request.operation == "PutObject":
+            stored = self.put(request.bucket, request.key, request.body)
+            return Answer(200, headers={"ETag": f'"{stored.etag}"'})
+        if request.operation != "DeleteObject":
+            return _error(501, "NotImplemented")
+        code = _refusal(objects, Entry(request.key, etag=request.headers.get("if-match")))
+        if code is not None:
+            return _error(412 if code == "PreconditionFailed" else 404, code)
+        objects.pop(request.key, None)
+        return Answer(204)
+
+    def _delete_objects(
+        self, request: Request, objects: dict[str, StoredObject], refuse: Mapping[str, str]
+    ) -> Answer:
+        if request.malformed or not 1 <= len(request.entries) <= _MAX_KEYS:
+            return _error(400, "MalformedXML")
+        quiet = b"<Quiet>true</Quiet>" in request.body
+        parts = [f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult xmlns="{NAMESPACE}">']
+        for entry in request.entries:
+            code = refuse.get(entry.key) or _refusal(objects, entry)
+            if code is not None:
+                parts.append(
+                    f"<Error><Key>{escaped(entry.key)}</Key><Code>{code}</Code><Message>stub</Message></Error>"
+                )
+                continue
+            objects.pop(entry.key, None)
+            if not quiet:
+                parts.append(f"<Deleted><Key>{escaped(entry.key)}</Key></Deleted>")
+        parts.append("</DeleteResult>")
+        return Answer(200, "".join(parts).encode(), XML)
+
+    def _list(self, request: Request, objects: dict[str, StoredObject]) -> Answer:
+        query = request.query
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        limit = min(int(query.get("max-keys", _MAX_KEYS)), _MAX_KEYS)
+        token = unquote(query.get("continuation-token", ""))
+        after = token or query.get("start-after", "")
+        names = self._names(request.bucket, objects)
+        shown: list[str] = []
+        groups: list[str] = []
+        last, more = "", False
+        for place in range(max(bisect_left(names, prefix), bisect_right(names, after)), len(names)):
+            name = names[place]
+            if not name.startswith(prefix):
+                break
+            # A sorted copy outlives deletions; a group is told once, also over a page's end.
+            if name not in objects or (groups and name.startswith(groups[-1])):
+                continue
+            cut = name.find(delimiter, len(prefix)) if delimiter else -1
+            group = name[: cut + len(delimiter)] if cut >= 0 else ""
+            if group and token.startswith(group):
+                continue
+            if len(shown) + len(groups) >= limit:
+                more = True
+                break
+            last = name
+            if group:
+                groups.append(group)
+            else:
+                shown.append(name)
+        return Answer(
+            200, _listing(request, [(n, objects[n]) for n in shown], groups, last if more else ""), XML
+        )
+
+    def _names(self, bucket: str, objects: dict[str, StoredObject]) -> list[str]:
+        if bucket not in self._sorted:
+            # Python's order of strings is by code point, which is S3's order by UTF-8 byte.
+            self._sorted[bucket] = sorted(objects)
+        return self._sorted[bucket]
+
+
+def _refusal(objects: Mapping[str, StoredObject], entry: Entry) -> str | None:
+    if entry.etag is None:
+        return None
+    stored = objects.get(entry.key)
+    if stored is None:
+        return "NoSuchKey"
+    return None if entry.etag.strip('"') in ("*", stored.etag) else "PreconditionFailed"
+
+
+def _get(stored: StoredObject | None, *, head: bool) -> Answer:
+    if stored is None:
+        return Answer(404) if head else _error(404, "NoSuchKey")
+    headers = {
+        "ETag": f'"{stored.etag}"',
+        "Last-Modified": format_datetime(stored.modified.astimezone(UTC), usegmt=True),
+        "Content-Type": "binary/octet-stream",
+    }
+    if head:
+        return Answer(200, b"", headers, announced=len(stored.body))
+    return Answer(200, stored.body, headers)
+
+
+def _listing(request: Request, shown: list[tuple[str, StoredObject]], groups: list[str], token: str) -> bytes:
+    url = request.query.get("encoding-type") == "url"
+
+    def named(text: str) -> str:
+        return quote(text, safe="/") if url else escaped(text)
+
+    contents = "".join(
+        f"<Contents><Key>{named(key)}</Key><LastModified>{stored.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
+        f"</LastModified><ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.body)}</Size>"
+        "<StorageClass>STANDARD</StorageClass></Contents>"
+        for key, stored in shown
+    )
+    common = "".join(f"<CommonPrefixes><Prefix>{named(group)}</Prefix></CommonPrefixes>" for group in groups)
+    # The token is opaque to clients and may hold any character of a key; it is not decoded by them as keys are.
+    following = f"<NextContinuationToken>{quote(token, safe='')}</NextContinuationToken>" if token else ""
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="{NAMESPACE}"><Name>{request.bucket}</Name>'
+        f"<Prefix>{named(request.query.get('prefix', ''))}</Prefix><KeyCount>{len(shown) + len(groups)}</KeyCount>"
+        f"<MaxKeys>{request.query.get('max-keys', _MAX_KEYS)}</MaxKeys>"
+        f"{'<EncodingType>url</EncodingType>' if url else ''}"
+        f"<IsTruncated>{str(bool(token)).lower()}</IsTruncated>{following}{contents}{common}</ListBucketResult>"
+    ).encode()
+
+
+def _error(status: int, code: str) -> Answer:
+    return Answer(status, error_body(code, "stub"), XML)
+
+
+_ABOUT_A_BUCKET = {
+    "HeadBucket": Answer(200),
+    "GetBucketVersioning": Answer(200, f'<VersioningConfiguration xmlns="{NAMESPACE}"/>'.encode(), XML),
+    "GetBucketLocation": Answer(200, f'<LocationConstraint xmlns="{NAMESPACE}"/>'.encode(), XML),
+    "GetObjectLockConfiguration": _error(404, "ObjectLockConfigurationNotFoundError"),
+    "GetBucketReplication": _error(404, "ReplicationConfigurationNotFoundError"),
+}

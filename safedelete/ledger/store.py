@@ -226,7 +226,7 @@ class SqlLedger:
     def sealed(self, run: str) -> Mapping[int, int]:
         """Count the sealed items by target index. Reads only."""
         t = tables.batch.c
-        query = select(t.target, func.sum(t.items)).where(t.run == run).group_by(t.target)
+        query = select(t.target, func.sum(t.item_count)).where(t.run == run).group_by(t.target)
         with _told("count sealed items"), self.engine.connect() as connection:
             return {target: int(items) for target, items in connection.execute(query).tuples()}
 
@@ -277,7 +277,7 @@ class SqlLedger:
             "target": ref.target,
             "seq": ref.seq,
             "state": BatchState.SEALED.value,
-            "items": len(items),
+            "item_count": len(items),
             "sha256": blob.sha256,
             "data": blob.data,
         }
@@ -378,7 +378,7 @@ class SqlLedger:
             .where(tables.run.c.run == "PROBE")
             .values(state=""),
             "INSERT on safedelete_batch": insert(tables.batch).values(
-                run="PROBE", target=0, seq=0, state="", items=0, sha256="", data=b""
+                run="PROBE", target=0, seq=0, state="", item_count=0, sha256="", data=b""
             ),
             "UPDATE on safedelete_batch": update(tables.batch)
             .where(tables.batch.c.run == "PROBE")

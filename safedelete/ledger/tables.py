@@ -55,7 +55,7 @@ batch: Final = Table(
     Column("target", Integer, primary_key=True, autoincrement=False),
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("state", String(16), nullable=False),
-    Column("items", Integer, nullable=False),
+    Column("item_count", Integer, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("data", _BLOB, nullable=False),
     Column("tally", _TEXT),

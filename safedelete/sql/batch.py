@@ -7,7 +7,7 @@ that moment is found out and named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, NestedTransaction, case, select, true
 from sqlalchemy.exc import SQLAlchemyError
 
-from safedelete.core.item import Key, SealedRow
+from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, GONE, LOCKED, ItemOutcome, Outcome
 from safedelete.errors import StoreError
 from safedelete.ports import Deletion, Held
@@ -23,6 +23,7 @@ from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
 from safedelete.sql.owned import Named
+from safedelete.sql.shared import named
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -178,6 +179,11 @@ class SqlRowTransaction:
             )
         with translated(f"deleting {len(rows):,} row(s) of {self.target.name}"):
             return self._delete_again(rows) if self._fallback else self._delete_held(rows)
+
+    def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return those objects that a row of the table still names, as this transaction sees it. Reads only."""
+        with translated(f"asking which objects {self.target.name} still names"):
+            return named(self.connection, self.target.owned, refs)
 
     def _delete_held(self, rows: Sequence[SealedRow]) -> Deletion:
         if self._undo is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, select
 
-from safedelete.core.item import Key, SealedRow
+from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.plan import TargetPlan
 from safedelete.declare.targets import Rows
 from safedelete.sql import predicate
@@ -19,6 +19,7 @@ from safedelete.sql.failures import translated
 from safedelete.sql.keys import KeyColumns
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
+from safedelete.sql.shared import named
 from safedelete.sql.survey import Survey
 
 PRESENT_CHUNK = 5_000
@@ -129,6 +130,20 @@ class SqlRows:
                 with self.database.reading(connection):
                     found.update(self.keys.read(row) for row in connection.execute(statement))
         return found
+
+    @property
+    def shares_objects(self) -> bool:
+        """Whether several rows may name one object, so that it goes only with its last row."""
+        return self.shared
+
+    def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return those objects that a row of the table names now. Reads only."""
+        with (
+            self.database.connected() as connection,
+            translated(f"asking which objects {self.name} names"),
+            self.database.reading(connection),
+        ):
+            return named(connection, self.owned, refs)
 
     def cancel(self) -> None:
         """Cancel the statement in flight, from another thread. Idempotent; never raises."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from safedelete.core.decision import Approval
+from safedelete.core.decision import Approval, Approved
 from safedelete.core.outcome import ItemOutcome, Tally
 from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState, transition
@@ -31,6 +31,8 @@ from safedelete.ports import (
 
 TAUGHT = frozenset({RunState.SUCCEEDED, RunState.REFUSED, RunState.FAILED, RunState.INCOMPLETE})
 """Finished runs that the guard may look at; it decides itself which of them teach."""
+
+CLOCK_WENT_BACK = "SD112"
 
 
 @runtime_checkable
@@ -140,6 +142,7 @@ class SqlLedger:
                 finished_at=record.finished_at,
                 deleted={name: tally.deleted for name, tally in record.tally.items()},
                 teaches=record.teaches,
+                overrules=_overrules(record),
             )
             for record in self.runs(job, limit=limit, states=TAUGHT)
             if record.plan is not None
@@ -404,6 +407,19 @@ class SqlLedger:
                     )
                 )
         return proofs
+
+
+def _overrules(record: RunRecord) -> tuple[str, ...]:
+    """Return the runs whose wrong clock was accepted with this run's approval; the guard leaves them out."""
+    decision = record.decision
+    if (
+        not isinstance(decision, Approved)
+        or decision.approval is None
+        or CLOCK_WENT_BACK not in decision.approval.codes
+    ):
+        return ()
+    named = (f.numbers.get("runs") for f in decision.findings if f.code == CLOCK_WENT_BACK)
+    return tuple(run for runs in named if isinstance(runs, str) for run in runs.split(","))
 
 
 def instant(value: datetime) -> str:

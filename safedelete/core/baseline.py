@@ -136,27 +136,26 @@ def nights(record: Record, name: str) -> tuple[list[Night], int]:
     teaching = damaged = 0
     last = record.runs[-1] if record.runs else None
     target = None if last is None else _target(last.plan, name)
+    owed = 0 if last is None or target is None else left_behind(last, target)
     for i in range(len(record.runs) - 1, -1, -1):
-        past, here = record.runs[i], target
+        past, here, left = record.runs[i], target, owed
         before = record.runs[i - 1] if i else None
         target = None if before is None else _target(before.plan, name)
+        # What the run before left behind is not new tonight, and the run that ends a backlog is no usual night.
+        owed = 0 if before is None or target is None else left_behind(before, target)
         if here is None:
             continue
         size = whole(here, past.plan.portion)
         if size is None:
             damaged += 1
             continue
-        # What the run before left behind is not new tonight, and the run that ends a backlog is no usual night.
-        owed, drained = 0, False
-        if before is not None and target is not None:
-            owed = left_behind(before, target)
-            drained = owed > 0 and cut_short(before.plan, target)
+        drained = owed > 0 and before is not None and target is not None and cut_short(before.plan, target)
         night = Night(
             run=past,
             target=here,
             season=season(past.plan, here, before),
             fresh=max(0, size - owed),
-            left=left_behind(past, here),
+            left=left,
             weight=past.teaches if past.teaches in (0, 1, 2) else 0,
             partial=drained or cut_short(past.plan, here),
         )
@@ -193,10 +192,11 @@ def left_behind(past: PastRun, target: TargetPlan) -> int:
     A run that does not say what it deleted is taken to have deleted what it planned.
     """
     size = whole(target, past.plan.portion)
-    planned = target.items
-    if size is None or not known(planned):
+    if size is None:
         return 0
-    deleted = past.deleted.get(target.name, planned)
+    deleted = past.deleted.get(target.name)
+    if deleted is None:
+        deleted = target.items if known(target.items) else size
     return max(0, size - deleted) if known(deleted) else 0
 
 

@@ -341,20 +341,21 @@ def test_a_marker_where_none_was_wanted_is_a_failure() -> None:
 
 # --- any answer at all ---
 
-KEYS = st.sampled_from(["a", "b", "c", "d\x01", "é", "x/../y", ""])
+MANY_KEYS = ["a", "b", "c", "d\x01", "é", "x/../y", ""]
+KEYS = st.sampled_from(MANY_KEYS)
 VERSIONS = st.sampled_from([None, "v1", "v2", "null"])
 ITEM = st.fixed_dictionaries(
     {},
     optional={
-        "Key": st.one_of(KEYS, st.none()),
+        "Key": st.sampled_from([*MANY_KEYS, None]),
         "VersionId": VERSIONS,
         "Code": st.sampled_from([None, "", "AccessDenied", "SlowDown", "NoSuchKey", "PreconditionFailed", "Huh"]),
-        "Message": st.none() | st.text(max_size=3),
+        "Message": st.sampled_from([None, "", "m"]),
         "DeleteMarker": st.booleans(),
     },
 )
 ANSWER = st.fixed_dictionaries(
-    {}, optional={"Deleted": st.lists(ITEM, max_size=5), "Errors": st.lists(ITEM, max_size=5)}
+    {}, optional={"Deleted": st.lists(ITEM, max_size=4), "Errors": st.lists(ITEM, max_size=4)}
 )
 REFS = st.lists(
     st.builds(ObjectRef, st.just("b"), KEYS, st.sampled_from([None, '"1"', '"2"']), VERSIONS), max_size=8
@@ -368,13 +369,12 @@ def test_outcomes_are_exactly_one_for_each_ref_whatever_is_answered(
     turns = iter(answers * 100)
     outcomes = scripted(Scripted(lambda _: next(turns)), items)
     assert set(outcomes) == set(items)
-    said = {
-        (e.get("Key"), e.get("VersionId")) for a in answers for e in a.get("Deleted", [])
-    } | {(e.get("Key"), e.get("VersionId")) for a in answers for e in a.get("Errors", []) if e.get("Code") == "NoSuchKey"}
-    keys_said = {key for key, _ in said}
+    acknowledging = [e for a in answers for e in a.get("Deleted", ())]
+    acknowledging += [e for a in answers for e in a.get("Errors", ()) if e.get("Code") == "NoSuchKey"]
+    told = {e.get("Key") for e in acknowledging}
     for ref, outcome in outcomes.items():
         if outcome.state in ACKNOWLEDGED and "\x01" not in ref.key:
-            assert ref.key in keys_said
+            assert ref.key in told
 
 
 @given(st.lists(KEYS.filter(bool), max_size=8))

@@ -105,7 +105,9 @@ class BlastRadius:
             if step.parent == name and self._leads_to(step.child, fk.parent):
                 child = self._source(step.child)
                 below = select(*(child.c[c] for c in step.columns)).where(self._holds(step.child, child, fk))
-                clauses.append(_row([named_column(source, c) for c in step.referred]).in_(below.correlate(None)))
+                clauses.append(
+                    _row([named_column(source, c) for c in step.referred]).in_(below.correlate(None))
+                )
         return or_(*clauses)
 
     def _leads_to(self, start: TableName, goal: TableName) -> bool:
@@ -223,4 +225,3 @@ def _via(cascading: Sequence[ForeignKey], child: TableName) -> str:
 
 def _row(columns: Sequence[ColumnElement[Any]]) -> Any:
     return columns[0] if len(columns) == 1 else tuple_(*columns)
-

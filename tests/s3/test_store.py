@@ -13,7 +13,7 @@ from safedelete.s3.client import Connection
 from safedelete.s3.store import LOCKED, S3ObjectStore
 from safedelete.testing.servers import RUNNER, Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import LIES, refusing
-from tests.s3.conftest import QUICK, FakeClock, Gate, reach
+from tests.s3.support import QUICK, FakeClock, Gate, reach
 
 
 def store_on(connection: Connection, **options: Any) -> S3ObjectStore:
@@ -25,7 +25,9 @@ def store_on(connection: Connection, **options: Any) -> S3ObjectStore:
 
 def fill(server: SeaweedFS | Moto | StubS3, bucket: str, *keys: str, body: bytes = b"x") -> list[ObjectRef]:
     if isinstance(server, StubS3):
-        return [ObjectRef(bucket, key, f'"{server.put(bucket, key, body).etag}"', None, len(body)) for key in keys]
+        return [
+            ObjectRef(bucket, key, f'"{server.put(bucket, key, body).etag}"', None, len(body)) for key in keys
+        ]
     client = server.client()
     return [
         ObjectRef(bucket, key, client.put_object(Bucket=bucket, Key=key, Body=body)["ETag"], None, len(body))
@@ -175,7 +177,9 @@ def test_the_order_of_a_listing_is_not_relied_on(weed: SeaweedFS, bucket: str) -
     weed.create_bucket(bucket)
     names = [f"d/{n:02}{tail}" for n in range(15) for tail in ("-x", "/y", ".z")]
     refs = fill(weed, bucket, *names)
-    missing = [ObjectRef(bucket, f"d/{n:02}{tail}") for n in range(15) for tail in ("-gone", "/gone", ".gone")]
+    missing = [
+        ObjectRef(bucket, f"d/{n:02}{tail}") for n in range(15) for tail in ("-gone", "/gone", ".gone")
+    ]
     left = store_on(reach(weed)).remaining(sorted(refs + missing, key=lambda ref: ref.key.encode()))
     assert set(left) == set(refs)
 
@@ -231,9 +235,7 @@ def test_a_locked_version_is_blocked_and_its_newer_one_stays_with_it(
     client = server.client()
     locked = client.put_object(Bucket=bucket, Key="a", Body=b"1")["VersionId"]
     if hold == "legal hold":
-        client.put_object_legal_hold(
-            Bucket=bucket, Key="a", VersionId=locked, LegalHold={"Status": "ON"}
-        )
+        client.put_object_legal_hold(Bucket=bucket, Key="a", VersionId=locked, LegalHold={"Status": "ON"})
     else:
         until = datetime.now(UTC) + timedelta(days=1)
         mode: Any = hold
@@ -242,7 +244,11 @@ def test_a_locked_version_is_blocked_and_its_newer_one_stays_with_it(
         )
     free = client.put_object(Bucket=bucket, Key="a", Body=b"2")["VersionId"]
     other = client.put_object(Bucket=bucket, Key="b", Body=b"3")["VersionId"]
-    refs = [ObjectRef(bucket, "a", version=locked), ObjectRef(bucket, "a", version=free), ObjectRef(bucket, "b", version=other)]
+    refs = [
+        ObjectRef(bucket, "a", version=locked),
+        ObjectRef(bucket, "a", version=free),
+        ObjectRef(bucket, "b", version=other),
+    ]
     outcomes = store_on(reach(server), modes={bucket: "purge"}).delete(refs, gate=Gate())
     assert [(o.state, o.code) for o in outcomes.values()] == [
         (Outcome.BLOCKED, LOCKED),

@@ -18,7 +18,7 @@ from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
 from safedelete.testing.servers import NOBODY, READER, Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import LIES, answering, refusing
-from tests.s3.conftest import FakeClock, reach
+from tests.s3.support import FakeClock, reach
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -39,7 +39,9 @@ def survey(target: PrefixTarget, as_of: datetime = NOW, **options: Any) -> Targe
     return target.survey(as_of, portion=options.get("portion"), since=options.get("since"))
 
 
-def scanned(target: PrefixTarget, as_of: datetime = NOW, *, batch: int = 1000, portion: int | None = None) -> list[str]:
+def scanned(
+    target: PrefixTarget, as_of: datetime = NOW, *, batch: int = 1000, portion: int | None = None
+) -> list[str]:
     return [ref.key for refs in target.scan(as_of, batch=batch, portion=portion) for ref in refs]
 
 
@@ -143,7 +145,15 @@ def test_a_listing_that_fails_makes_every_count_unknown(stub: StubS3, fault: Any
     stub.put("bkt", "p/a", modified=NOW - 2 * WEEK)
     stub.always(fault, "ListObjectsV2")
     plan = survey(on(stub))
-    for count in (plan.items, plan.eligible, plan.total, plan.objects, plan.bytes, plan.ages, plan.conditional):
+    for count in (
+        plan.items,
+        plan.eligible,
+        plan.total,
+        plan.objects,
+        plan.bytes,
+        plan.ages,
+        plan.conditional,
+    ):
         assert isinstance(count, Unknown)
     with pytest.raises(StoreError):
         scanned(on(stub))
@@ -194,7 +204,7 @@ def test_the_sample_is_small_and_spread(stub: StubS3) -> None:
 
 
 def test_a_whole_prefix_is_planned_and_deleted_on_a_store(server: SeaweedFS | Moto, bucket: str) -> None:
-    from tests.s3.conftest import Gate
+    from tests.s3.support import Gate
 
     server.create_bucket(bucket)
     for key in ("tmp/a", "tmp/b/c", "tmp2/x"):
@@ -252,7 +262,7 @@ def test_a_versioned_bucket_needs_a_mode(server: SeaweedFS | Moto, bucket: str) 
 
 
 def test_marker_mode_hides_and_keeps_the_data(server: SeaweedFS | Moto, bucket: str) -> None:
-    from tests.s3.conftest import Gate
+    from tests.s3.support import Gate
 
     server.create_bucket(bucket, versioned=True)
     server.client().put_object(Bucket=bucket, Key="p/a", Body=b"x")
@@ -274,7 +284,7 @@ def test_marker_mode_hides_and_keeps_the_data(server: SeaweedFS | Moto, bucket: 
 def test_purge_mode_removes_every_version_and_marker_and_nothing_newer(
     server: SeaweedFS | Moto, bucket: str
 ) -> None:
-    from tests.s3.conftest import Gate
+    from tests.s3.support import Gate
 
     server.create_bucket(bucket, versioned=True)
     client = server.client()

@@ -195,6 +195,7 @@ def _own(
         region_name=region,
     )
     raw = botocore.session.Session()
+    raw.register_component("data_loader", base.get_component("data_loader"))
     # Two thirds of what a listing costs goes into parsing timestamps; this leaves them as the text they were.
     raw.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_sent)
     if access_key is None:

@@ -155,15 +155,12 @@ def connect(
         connection.deleter.meta.events.register(
             f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
         )
-    if content_md5:
-        connection.deleter.meta.events.register(
-            "before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5"
-        )
-    if owner is not None:
-        expect = _Expect(owner)
-        for client in {id(c): c for c in (connection.reader, connection.deleter)}.values():
+    for client in (connection.reader, connection.deleter):
+        if content_md5:
+            client.meta.events.register("before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5")
+        if owner is not None:
             client.meta.events.register(
-                "before-parameter-build.s3", expect.build, unique_id=f"safedelete-owner-{owner}"
+                "before-parameter-build.s3", _Expect(owner).build, unique_id=f"safedelete-owner-{owner}"
             )
     return connection
 

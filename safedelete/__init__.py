@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.limits import Guard
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.runner.report import Report
+    from safedelete.wiring import approve, check, execute, history, init, plan, run
 
 _HOME = {
     "Guard": "safedelete.core.limits",
@@ -24,19 +26,35 @@ _HOME = {
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
     "past": "safedelete.declare",
+    "Report": "safedelete.runner.report",
+    "approve": "safedelete.wiring",
+    "check": "safedelete.wiring",
+    "execute": "safedelete.wiring",
+    "history": "safedelete.wiring",
+    "init": "safedelete.wiring",
+    "plan": "safedelete.wiring",
+    "run": "safedelete.wiring",
 }
 
 __all__ = [
     "Guard",
     "Job",
     "Purge",
+    "Report",
     "Rows",
     "RunContext",
     "S3Keys",
     "S3Prefix",
+    "approve",
+    "check",
+    "execute",
+    "history",
+    "init",
     "job",
     "older_than",
     "past",
+    "plan",
+    "run",
 ]
 
 

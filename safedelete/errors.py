@@ -128,6 +128,10 @@ class StoreError(SafeDeleteError):
     exit_code = ExitCode.STORE
 
 
+class BusyError(StoreError):
+    """Another transaction was in the way (a lock timeout, a deadlock); the same batch may be tried again."""
+
+
 class PartialDeleteError(StoreError):
     """Some sealed items are not deleted, or it is not known whether they are."""
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from safedelete.core.decision import Approval
+from safedelete.core.decision import Approval, Decision
 from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.outcome import ItemOutcome, Tally
 from safedelete.core.plan import PastRun, Plan, TargetPlan
@@ -54,6 +54,10 @@ class RowReader(Protocol):
     @property
     def owns_objects(self) -> bool:
         """Whether its rows name objects."""
+
+    @property
+    def shares_objects(self) -> bool:
+        """Whether several rows may name one object, so that it goes only with its last row."""
 
     def survey(self, as_of: datetime, *, portion: int | None, since: datetime | None) -> TargetPlan:
         """Count what is eligible and what goes along with it. Reads only; idempotent.
@@ -155,6 +159,12 @@ class RowTransaction(Transaction, Protocol):
     def undo(self) -> None:
         """Take back every :meth:`delete`, to where :meth:`hold` ended."""
 
+    def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return those objects that a row of the table still names, as this transaction sees it. Reads only.
+
+        After :meth:`delete` that leaves exactly the objects shared with rows that stay.
+        """
+
     def prove_alive(self) -> None:
         """Raise StoreError unless the transaction is still open on the server: a lost one holds nothing."""
 
@@ -167,6 +177,9 @@ class RowTarget(RowReader, Protocol):
 
     def present(self, keys: Sequence[Key]) -> Collection[Key]:
         """Return which of these keys still exist, whatever they look like now. Reads only."""
+
+    def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return those objects that a row of the table names now. Reads only."""
 
     def cancel(self) -> None:
         """Cancel the statement in flight, from another thread. Idempotent; never raises."""
@@ -302,13 +315,28 @@ class RunRecord:
     started_at: datetime
     finished_at: datetime | None = None
     plan: Plan | None = None
-    decision: Mapping[str, object] | None = None
+    decision: Decision | None = None
     owner: str = ""
     tally: Mapping[str, Tally] = field(default_factory=dict)
     reason: str = ""
     exit_code: int | None = None
     sealed_bytes: int = 0
     teaches: Literal[0, 1, 2] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChange:
+    """Columns of a run to be set; None leaves one as it is."""
+
+    plan: Plan | None = None
+    decision: Decision | None = None
+    finished_at: datetime | None = None
+    tally: Mapping[str, Tally] | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    sealed_bytes: int | None = None
+    owner: str | None = None
+    teaches: Literal[0, 1, 2] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +390,7 @@ class LedgerReader(Protocol):
     ) -> Sequence[RunRecord]:
         """Return runs, newest first."""
 
-    def run(self, run: str) -> RunRecord:
+    def record(self, run: str) -> RunRecord:
         """Return one run; a unique prefix of the id will do. Raises LedgerError when there is none."""
 
     def batches(self, run: str, states: Collection[BatchState] | None = None) -> Iterator[StoredBatch]:
@@ -371,6 +399,15 @@ class LedgerReader(Protocol):
     def approval(self, run: str) -> Approval | None:
         """Return the newest approval of a run."""
 
+    def tally(self, run: str) -> Mapping[int, Tally]:
+        """Add up the settled batches by target index."""
+
+    def sealed(self, run: str) -> Mapping[int, int]:
+        """Count the sealed items by target index."""
+
+    def checksums(self, run: str) -> Iterator[str]:
+        """Yield the sealed batches' checksums in order; the plan's digest is made of them."""
+
 
 class Ledger(LedgerReader, Protocol):
     """The ledger, for runs. Every method commits by itself unless it is given a transaction."""
@@ -378,9 +415,13 @@ class Ledger(LedgerReader, Protocol):
     def begin(self, record: RunRecord) -> None:
         """Insert a run. Atomic; raises LedgerError when the id exists."""
 
-    def move(self, run: str, to: RunState, **changes: object) -> RunRecord:
-        """Move a run along an edge of the state table, with other columns in the same statement. Atomic: compares the
-        old state, so that two processes cannot both make the move (compare and set).
+    def move(
+        self, run: str, to: RunState, *, change: RunChange | None = None, owner: str | None = None
+    ) -> RunRecord:
+        """Move a run along an edge of the state table, with other columns in the same statement.
+
+        Atomic: compares the old state (and the owner, where given), so that two processes cannot both make the move.
+        Moving to the state it is in changes the columns alone.
         """
 
     def seal(self, ref: BatchRef, items: RowBatch | ObjectBatch) -> int:
@@ -410,5 +451,8 @@ class Ledger(LedgerReader, Protocol):
     def open(self) -> Transaction:
         """Open a transaction on the ledger's database, for batches without rows."""
 
-    def tally(self, run: str) -> Mapping[int, Tally]:
-        """Add up the settled batches by target index. Reads only."""
+    def approve(self, approval: Approval) -> None:
+        """Record an approval; in a table that the runner's own role need not be able to write. Atomic."""
+
+    def probe(self) -> Sequence[Proof]:
+        """Prove that every write a run makes is permitted, in transactions that are rolled back. Idempotent."""

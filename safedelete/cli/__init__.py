@@ -1,1 +1,28 @@
-"""The command line: parse, call, print."""
+"""The command line: parse, call, print.
+
+``main`` is the one place where errors are caught: each becomes its message, whether anything was deleted, what to
+do next, and its exit code. A bug keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process with its exit code."""
+    from safedelete.cli.app import app, exit_for
+    from safedelete.errors import SafeDeleteError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=given, prog_name="safedelete")
+    except SafeDeleteError as error:
+        if os.environ.get("SAFEDELETE_DEBUG"):
+            raise
+        sys.exit(exit_for(error))
+
+
+__all__ = ["main"]

@@ -1,155 +1,93 @@
 """Decide whether a plan may be executed.
 
-First form: the fixed limits, and a rolling baseline of what earlier successful runs took.
+In one sentence: *a plan is refused when it breaks a declared limit, when its definition, cutoff or clock is not that
+of the last successful run, when it takes more than earlier runs saw coming, or, where none could look ahead, more
+than its weekday usually takes times the headroom this job has shown to need.*
+
+Three layers, in this order, all of them always: ``fixed`` (no statistics), ``lookahead`` (the time column),
+``volume`` (what earlier runs took). A finding of any of them refuses, and every number is kept. Nothing here reads a
+clock or a store, nothing is remembered between calls, and the order of the history does not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
+from collections.abc import Sequence
+from datetime import datetime
 
+from safedelete.core.baseline import read
 from safedelete.core.decision import Approval, Approved, Decision, Finding, Measure, Refused
+from safedelete.core.findings import FINDINGS, finding
+from safedelete.core.fixed import changed
 from safedelete.core.limits import Guard
-from safedelete.core.plan import PastRun, Plan, TargetPlan, Unknown
-
-HEADROOM = 5.0
-"""How many times the usual run a night may take before it is refused."""
-
-WINDOW = 90
-"""Newest successful runs that form the baseline."""
-
-SMALL = 20
-"""Counts up to this are noise, whatever the ratio."""
+from safedelete.core.look import Look
+from safedelete.core.plan import PastRun, Plan, Unknown
 
 
 def decide(
-    plan: Plan, limits: Guard, history: Sequence[PastRun], *, approval: Approval | None = None
+    plan: Plan,
+    limits: Guard,
+    history: Sequence[PastRun] | Unknown,
+    *,
+    approval: Approval | None = None,
+    now: datetime | None = None,
 ) -> Decision:
     """Decide whether a plan may be executed.
 
     Args:
         plan: The plan, on estimated or on sealed counts.
         limits: The purge's declared limits.
-        history: Earlier runs of the same purge, in any order.
+        history: Earlier runs of the same purge, in any order and any state; Unknown where it could not be read,
+            which refuses.
         approval: A person's acceptance of findings of this very plan (same sealed digest).
+        now: The instant of the decision, UTC, for the approval's expiry; the plan's own instant when left out.
 
     Returns:
-        ``Approved``, or ``Refused`` with every finding.
+        ``Approved``, or ``Refused``, each with every finding and every number.
     """
-    findings: list[Finding] = []
+    found: list[Finding] = []
     measures: list[Measure] = []
+    if isinstance(history, Unknown):
+        found.append(finding("SD100", f"The history of earlier runs is {history}; unknown is never empty."))
+        history = ()
+    record = read(history, plan)
+    found += changed(plan, record)
+    dropped = record.dropped
     for target in plan.targets:
-        findings += _fixed(target, limits)
-        measure, found = _usual(target, history)
-        measures.append(measure)
-        findings += found
-    accepted = (
-        frozenset(approval.codes) if approval is not None and approval.digest == plan.digest else frozenset()
-    )
-    refusing = [f for f in findings if f.severity == "refuse" and f.code not in accepted]
-    if refusing:
-        return Refused(plan=plan, measures=tuple(measures), findings=tuple(findings))
-    return Approved(
-        plan=plan, measures=tuple(measures), findings=tuple(findings), approval=approval if accepted else None
-    )
-
-
-def _fixed(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
-    counts = {"items": target.items, "eligible": target.eligible, "objects": target.objects}
-    for label, count in counts.items():
-        if isinstance(count, Unknown):
-            yield Finding(
-                code="SD100",
-                severity="refuse",
-                target=target.name,
-                message=f"{target.name}: the number of {label} is {count}; unknown is never zero.",
-                hint="Repair what kept the count from being made, then plan again.",
-            )
-    items = target.items
-    if isinstance(items, int) and limits.max_items is not None and items > limits.max_items:
-        yield Finding(
-            code="SD101",
-            severity="refuse",
-            target=target.name,
-            message=f"{target.name}: would delete {items:,} items; max_items is {limits.max_items:,}.",
-            numbers={"items": items, "max_items": limits.max_items},
+        looked = Look(plan, target, limits, record)
+        looked.decide()
+        found += looked.found
+        measures += looked.measures
+        dropped += looked.damaged
+    if dropped:
+        found.append(
+            finding("SD308", f"{dropped} entries of the history were left out.", numbers={"entries": dropped})
         )
-    if limits.max_fraction is not None:
-        total = target.total
-        if isinstance(total, Unknown):
-            yield Finding(
-                code="SD100",
-                severity="refuse",
-                target=target.name,
-                message=f"{target.name}: max_fraction is set, but the total is {total}.",
-            )
-        elif isinstance(items, int) and items > limits.max_fraction * total:
-            yield Finding(
-                code="SD102",
-                severity="refuse",
-                target=target.name,
-                message=(
-                    f"{target.name}: would delete {items:,} of {total:,} ({items / max(total, 1):.1%}); "
-                    f"max_fraction is {limits.max_fraction:.1%}."
-                ),
-                numbers={"items": items, "total": total, "max_fraction": limits.max_fraction},
-            )
-    if limits.max_bytes is not None:
-        size = target.bytes
-        if not isinstance(size, int):
-            yield Finding(
-                code="SD100",
-                severity="refuse",
-                target=target.name,
-                message=f"{target.name}: max_bytes is set, but the plan knows no sizes ({size}).",
-                hint="Name the size column in S3Keys(size=...).",
-            )
-        elif size > limits.max_bytes:
-            yield Finding(
-                code="SD103",
-                severity="refuse",
-                target=target.name,
-                message=f"{target.name}: would delete {size:,} bytes; max_bytes is {limits.max_bytes:,}.",
-                numbers={"bytes": size, "max_bytes": limits.max_bytes},
-            )
+    return _verdict(plan, tuple(measures), found, approval, now or plan.as_of)
 
 
-def _usual(target: TargetPlan, history: Iterable[PastRun]) -> tuple[Measure, list[Finding]]:
-    taught = sorted((p for p in history if p.state == "succeeded" and p.teaches), key=lambda p: p.plan.as_of)
-    past = [
-        t.items
-        for p in taught
-        for t in p.plan.targets
-        if t.name == target.name and isinstance(t.items, int) and t.items
-    ][-WINDOW:]
-    items = target.items if isinstance(target.items, int) else None
-    if not past or items is None:
-        return Measure(
-            target=target.name, measure="items", tonight=items, runs=len(past), rule="no history"
-        ), []
-    usual = median(past)
-    limit = max(SMALL, usual * HEADROOM, max(past) * 1.5)
-    stop = items > limit
-    measure = Measure(
-        target=target.name,
-        measure="items",
-        tonight=items,
-        usual_low=min(past),
-        usual_high=max(past),
-        runs=len(past),
-        expected=usual,
-        limit=limit,
-        rule=f"{HEADROOM:g} x median",
-        verdict="stop" if stop else "ok",
-    )
-    if not stop:
-        return measure, []
-    finding = Finding(
-        code="SD201",
-        severity="refuse",
-        target=target.name,
-        message=f"{target.name}: would delete {items:,} items; {len(past)} earlier runs took {usual:,.0f} (median).",
-        numbers={"items": items, "median": usual, "limit": limit},
-        hint="Look at the cutoff and at what changed in the definition.",
-    )
-    return measure, [finding]
+def _verdict(
+    plan: Plan, measures: tuple[Measure, ...], found: list[Finding], approval: Approval | None, now: datetime
+) -> Decision:
+    accepted: frozenset[str] = frozenset()
+    if approval is not None:
+        wrong = _void(approval, plan, now)
+        if wrong:
+            found.append(finding("SD307", f"The approval by {approval.who} does not apply: {wrong}."))
+        else:
+            accepted = frozenset(c for c in approval.codes if c in FINDINGS and FINDINGS[c].acceptable)
+    found.sort(key=lambda f: f.severity != "refuse")
+    findings = tuple(found)
+    if any(f.severity == "refuse" and f.code not in accepted for f in findings):
+        return Refused(plan=plan, measures=measures, findings=findings)
+    return Approved(plan=plan, measures=measures, findings=findings, approval=approval if accepted else None)
+
+
+def _void(approval: Approval, plan: Plan, now: datetime) -> str:
+    """Return why an approval does not apply, or nothing."""
+    if plan.digest is None:
+        return "the plan is not sealed, so there is nothing exact to approve"
+    if approval.digest != plan.digest:
+        return f"it is for the plan with digest {approval.digest}, this one has {plan.digest}"
+    if now >= approval.expires_at:
+        return f"it expired at {approval.expires_at.isoformat(timespec='minutes')}"
+    return ""

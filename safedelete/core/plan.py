@@ -174,6 +174,8 @@ class PastRun:
         deleted: Items deleted, by target name.
         teaches: How the run enters the baseline when it succeeded: as one run, as none (``--one-off``), or as two
             (``--usual``).
+        overrules: Ids of runs that had the wrong clock, named by the finding SD112 that this run's approval
+            accepted; the guard leaves them out for good.
     """
 
     run: str
@@ -182,3 +184,4 @@ class PastRun:
     finished_at: datetime | None = None
     deleted: Mapping[str, int] = field(default_factory=dict)
     teaches: Literal[0, 1, 2] = 1
+    overrules: tuple[str, ...] = ()

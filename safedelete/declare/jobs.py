@@ -5,22 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from safedelete.core.limits import Guard
+from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.targets import Rows, S3Prefix, Target
 from safedelete.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.engine import URL
-
 LockKind: TypeAlias = Literal["lease"]
 
-_NAME: Final = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
 GRACE: Final = timedelta(seconds=20)
+
+_REFERENCE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""From where a declaration looks at the gaps of its schedule: fixed, so that a file loads the same way every day."""
 
 
 class RunContext(Protocol):
@@ -50,8 +54,8 @@ class Purge:
         name: Lower-case letters, digits and ``-``, at most 64; unique in its file, stable over time: the baseline and
             the lock go by it.
         targets: ``Rows`` and ``S3Prefix``, executed in the order given; children before parents.
-        schedule: ``cron(...)``, ``rate(...)`` or five crontab fields.
-        timeout: The run's own deadline.
+        schedule: ``cron(...)``, ``rate(...)``, five crontab fields or an ``OnCalendar`` expression.
+        timeout: The run's own deadline, below the shortest gap between two runs.
         guard: Fixed limits; the rolling baseline holds in any case.
         per_run: Drain a backlog: at most this many of the oldest eligible items a run.
         database: An Engine or URL; else ``$SAFEDELETE_DATABASE_URL``, else ``$DATABASE_URL``.
@@ -96,16 +100,16 @@ class Purge:
                 f"{where}: {', '.join(twice)} is a target twice.", hint="Join the predicates with or_()."
             )
         self.targets: tuple[Target, ...] = targets
-        self.schedule = check_schedule(schedule, where)
         self.timeout = check_positive(timeout, "timeout", where)
+        self.schedule = check_schedule(schedule, where, tz=tz, timeout=self.timeout)
         self.grace = check_positive(grace, "grace", where)
         self.resume_within = check_positive(resume_within, "resume_within", where)
         if guard is not None and not isinstance(guard, Guard):
             raise ConfigError(f"{where}: guard= takes a Guard; it was given {guard!r}.")
         self.guard = guard or Guard()
         self.per_run = check_whole(per_run, "per_run", where)
-        self.max_sealed = check_whole(max_sealed, "max_sealed", where) or MAX_SEALED
-        self.database = database
+        self.max_sealed = check_count(max_sealed, "max_sealed", where)
+        self.database = check_database(database, where)
         self.tz = tz
 
 
@@ -134,7 +138,7 @@ def job(
     Args:
         name: As for ``Purge``.
         schedule: As for ``Purge``.
-        timeout: The run's own deadline.
+        timeout: As for ``Purge``.
         tz: IANA zone of the schedule.
         grace: How long a stop may take.
 
@@ -146,11 +150,15 @@ def job(
     """
     where = f"job({name!r})"
     checked = check_name(name, "job")
-    check_schedule(schedule, where)
     check_positive(timeout, "timeout", where)
+    check_schedule(schedule, where, tz=tz, timeout=timeout)
     check_positive(grace, "grace", where)
 
     def declare(function: JobFunction) -> Job:
+        if not callable(function):
+            raise ConfigError(
+                f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
+            )
         return Job(checked, schedule, timeout, function, tz, grace)
 
     return declare
@@ -161,7 +169,7 @@ Declared: TypeAlias = Purge | Job
 
 def check_name(name: object, where: str) -> str:
     """Return a job's name, or say what a name may be."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
             f"{where}({name!r}): a name is 1 to 64 of a-z, 0-9 and '-', not at either end.",
             hint="The lock, the ledger and the deployed resources go by this name.",
@@ -169,11 +177,27 @@ def check_name(name: object, where: str) -> str:
     return name
 
 
-def check_schedule(schedule: object, where: str) -> str:
-    """Return a schedule that has one of the known forms."""
+def check_schedule(schedule: object, where: str, *, tz: object, timeout: timedelta) -> str:
+    """Return a schedule that can be read, whose zone exists, and whose runs lie further apart than the timeout."""
     if not isinstance(schedule, str) or not schedule.strip():
         raise ConfigError(
-            f"{where}: schedule={schedule!r}; give cron(...), rate(...) or five crontab fields."
+            f"{where}: schedule={schedule!r}; give cron(...), rate(...), five crontab fields or an OnCalendar "
+            "expression.",
+            hint='For example schedule="cron(15 3 * * ? *)".',
+        )
+    try:
+        zone = check_zone(tz)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: tz={tz!r}: {error}", hint=error.hint) from error
+    try:
+        parsed = parse(schedule, zone)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}", hint=error.hint) from error
+    shortest = parsed.gaps(_REFERENCE).shortest
+    if shortest is not None and timeout >= shortest:
+        raise ConfigError(
+            f"{where}: timeout={timeout} reaches the next run; the shortest gap of schedule={schedule!r} is {shortest}.",
+            hint="Shorten the timeout, or run less often.",
         )
     return schedule
 
@@ -190,8 +214,32 @@ def check_positive(value: object, name: str, where: str) -> timedelta:
 
 def check_whole(value: Any, name: str, where: str) -> int | None:
     """Return a whole number of at least 1, or None."""
-    if value is None:
-        return None
+    return None if value is None else check_count(value, name, where)
+
+
+def check_count(value: Any, name: str, where: str) -> int:
+    """Return a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{where}: {name}={value!r}; must be a whole number of at least 1.")
     return value
+
+
+def check_database(database: object, where: str) -> Engine | URL | str | None:
+    """Return an Engine or a URL that can be read, or None; opens nothing."""
+    if database is None or isinstance(database, (Engine, URL)):
+        return database
+    if isinstance(database, str):
+        try:
+            make_url(database)
+        except (ArgumentError, ValueError):
+            # The text, and the error's own, may hold a password: only the scheme is repeated.
+            scheme = database.partition("://")[0] if "://" in database else "without ://"
+            raise ConfigError(
+                f"{where}: database= is no URL that can be read ({scheme}).",
+                hint="For example postgresql+psycopg://user@host/app; leave it out to use $SAFEDELETE_DATABASE_URL.",
+            ) from None
+        return database
+    raise ConfigError(
+        f"{where}: database={database!r} is a {type(database).__name__}; allowed are an Engine, a URL or its text.",
+        hint="An AsyncEngine is passed as its sync_engine.",
+    )

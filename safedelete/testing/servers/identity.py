@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from boto3.session import Session
     from mypy_boto3_s3 import S3Client
 
+
+_LOCK = threading.Lock()
+_SESSION: list[Session] = []
 
 DELETES = ("s3:DeleteObject", "s3:DeleteObjectVersion")
 """What a purge may do to an object, in the words of a policy."""
@@ -74,7 +79,7 @@ def s3_client(endpoint: str, identity: Identity, **config: Any) -> S3Client:
         identity: Who calls.
         config: Further arguments of ``botocore.config.Config``.
     """
-    import boto3
+    import boto3.session
     from botocore.config import Config
 
     settings: dict[str, Any] = {
@@ -84,11 +89,15 @@ def s3_client(endpoint: str, identity: Identity, **config: Any) -> S3Client:
         "connect_timeout": 5,
         "read_timeout": 30,
     }
-    return boto3.session.Session().client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=identity.access_key,
-        aws_secret_access_key=identity.secret_key,
-        config=Config(**settings | config),
-    )
+    # One session for all: it has parsed botocore's models once. Making clients of it is not thread-safe; using them is.
+    with _LOCK:
+        if not _SESSION:
+            _SESSION.append(boto3.session.Session())
+        return _SESSION[0].client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=identity.access_key,
+            aws_secret_access_key=identity.secret_key,
+            config=Config(**settings | config),
+        )

@@ -52,7 +52,7 @@ class Buckets(ABC):
 
         Args:
             bucket: The bucket.
-            keys: Key patterns; ``*`` and ``?`` are wildcards, also across ``/``.
+            keys: Key patterns; ``*`` stands for any characters, ``/`` included.
             actions: ``s3:DeleteObject``, ``s3:ListBucket`` and so on.
             identity: Whom; None for everybody but the administrators, so that a test can still clean up.
         """

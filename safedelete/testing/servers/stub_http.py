@@ -47,6 +47,7 @@ class StubHTTPServer(ThreadingHTTPServer):
         self.answer = answer
         self.stopping = threading.Event()
         self._open: set[socket.socket] = set()
+        self._to_reset: set[socket.socket] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="stub-s3", daemon=True)
 
     def start(self) -> None:
@@ -74,7 +75,16 @@ class StubHTTPServer(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         """End a connection."""
         self._open.discard(request)
-        super().shutdown_request(request)
+        if request in self._to_reset:
+            self._to_reset.discard(request)
+            self.close_request(request)
+        else:
+            super().shutdown_request(request)
+
+    def reset(self, request: socket.socket) -> None:
+        """Let a connection end in a reset, without the orderly end that the base class begins with."""
+        request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        self._to_reset.add(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of clients that hung up: tests make them do so."""
@@ -93,6 +103,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Log nothing: a test reads ``stub.requests``."""
 
+    def handle_expect_100(self) -> bool:
+        """Send "100 Continue" at once: left in the buffer, it would cost each PUT the client's second of patience."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
     def serve(self) -> None:
         """Answer one request."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -100,8 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.delay:
             self.server.stopping.wait(answer.delay)
         if not answer.status:
-            self._abort()
-            return
+            self.server.reset(self.connection)
+            raise ConnectionAbortedError
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -117,14 +133,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve  # noqa: N815 - names the base class looks up
-
-    def _abort(self) -> None:
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-        # The socket closes, and resets, with the last of its files.
-        self.rfile.close()
-        self.wfile.close()
-        self.connection.close()
 
 
 def parse(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:

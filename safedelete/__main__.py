@@ -1,0 +1,5 @@
+"""``python -m safedelete``."""
+
+from safedelete.cli import main
+
+main()

@@ -1,0 +1,331 @@
+"""The verbs. Each one loads the job file, calls a function of ``wiring``, and prints what it returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
+
+if TYPE_CHECKING:
+    from safedelete.declare import Declared, Purge
+    from safedelete.loader import JobFile
+
+app = typer.Typer(
+    name="safedelete",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify.",
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The job file.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs; all of the file's unless named.")
+]
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="The job; may be left out when there is one.")
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or a unique beginning of it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        "-f",
+        envvar="SAFEDELETE_FILE",
+        help="The job file, where the ledger's URL is declared in it.",
+    ),
+]
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log every batch.")] = False,
+) -> None:
+    """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
+    from safedelete.cli.logs import configure
+
+    if debug:
+        os.environ["SAFEDELETE_DEBUG"] = "1"
+    configure(verbose=verbose)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("safedelete-purge"))
+
+
+@app.command()
+def init(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The job file: its databases and buckets are bound."),
+    ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Bind the ledger anew, though it belongs to something else.")
+    ] = False,
+    environment: Annotated[
+        str | None,
+        typer.Option("--environment", help="Name of this environment; else $SAFEDELETE_ENVIRONMENT."),
+    ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
+) -> None:
+    """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
+    from safedelete import wiring
+
+    jobs = list(_load(file).jobs.values()) if file is not None else []
+    if sql:
+        typer.echo(wiring.init_sql(jobs), nl=False)
+        return
+    created = wiring.init(jobs, adopt=adopt, environment=environment)
+    typer.echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
+    buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "no bucket"
+    typer.echo(f"The ledger is bound to this database and {buckets}.")
+
+
+@app.command()
+def check(file: File, names: Names = None, as_json: Json = False) -> None:
+    """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.document import report_document
+
+    loaded = _load(file)
+    reports = [wiring.check(job) for job in _purges(loaded.pick(names or []))]
+    if as_json:
+        _print_json([report_document(report) for report in reports])
+    else:
+        for report in reports:
+            typer.echo(text.proofs(report))
+        typer.echo(
+            f"{len(loaded.jobs)} job(s) declared; {len(reports)} purge(s) probed. Nothing was deleted."
+        )
+    _exit(reports)
+
+
+@app.command()
+def plan(
+    file: File,
+    names: Names = None,
+    as_json: Json = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Seal the exact keys for review; `execute RUN` deletes them.")
+    ] = False,
+    preflight: Annotated[bool, typer.Option("--preflight", help="Also prove permissions.")] = False,
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", metavar="PATH", help="Write every planned item, one JSON line each."),
+    ] = None,
+) -> None:
+    """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.document import report_document
+
+    reports = []
+    purges = _purges(_load(file).pick(names or []))
+    if manifest is not None and len(purges) > 1:
+        raise ConfigError(
+            f"--manifest writes one purge's items; {len(purges)} are named.",
+            hint="Name one: safedelete plan FILE NAME.",
+        )
+    for purge in purges:
+        with text.progress() as progress:
+            report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
+        reports.append(report)
+        if not as_json:
+            typer.echo(text.plan(report))
+    if as_json:
+        _print_json([report_document(report) for report in reports])
+    _exit(reports)
+
+
+@app.command()
+def run(
+    file: File,
+    name: Name = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Plan, decide, prove permissions; then stop.")
+    ] = False,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            "--manifest", metavar="PATH", help="Write every planned item before anything is deleted."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.signals import listening
+
+    job = _load(file).one(name)
+    with listening(job) as asked, text.progress() as progress:
+        report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
+    _show_report(report, as_json=as_json)
+
+
+@app.command()
+def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
+    """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.signals import listening
+
+    loaded = _load(_needed(file))
+    job = wiring.owner_of(loaded.jobs.values(), run)
+    with listening(job) as asked, text.progress() as progress:
+        report = wiring.execute(job, run, asked=asked, progress=progress)
+    _show_report(report, as_json=as_json)
+
+
+@app.command()
+def approve(
+    run: Run,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the run.")],
+    file: FromFile = None,
+    one_off: Annotated[
+        bool, typer.Option("--one-off", help="The run never teaches the guard what is usual.")
+    ] = False,
+    usual: Annotated[
+        bool, typer.Option("--usual", help="The run counts twice: this is what is usual now.")
+    ] = False,
+    expires_in: Annotated[
+        float, typer.Option("--expires-in", metavar="HOURS", help="Hours until the approval ends.")
+    ] = 24.0,
+) -> None:
+    """Accept one refused plan, once: exactly the keys that were sealed. Deletes nothing."""
+    from safedelete import wiring
+
+    if one_off and usual:
+        raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
+    if not reason.strip():
+        raise ConfigError("--reason is empty.", hint="Say why this plan is right; it is kept with the run.")
+    if not 0 < expires_in <= 24 * 7:
+        raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
+    teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
+    approval = wiring.approve(
+        _any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
+    )
+    where = f" --file {file}" if file is not None else " --file FILE"
+    typer.echo(
+        f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
+        f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
+        f"To execute exactly what was sealed: safedelete execute {approval.run}{where}"
+    )
+
+
+@app.command()
+def history(
+    file: File,
+    name: Name = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs of each job.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List past runs. Deletes nothing."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.document import record_document
+
+    jobs = _load(file).pick([name] if name else [])
+    found = [(job.name, wiring.history(job, limit=limit)) for job in jobs]
+    if as_json:
+        _print_json([record_document(record) for _, records in found for record in records])
+        return
+    for job_name, records in found:
+        typer.echo(text.history(job_name, records))
+
+
+@app.command()
+def show(
+    run: Run,
+    file: FromFile = None,
+    items: Annotated[bool, typer.Option("--items", help="Every sealed item with what became of it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
+    from safedelete import wiring
+    from safedelete.cli import text
+    from safedelete.cli.document import item_document, record_document
+
+    with wiring.shown(_any_job(file), run) as (record, approval, batches):
+        if as_json:
+            document = record_document(record, approval)
+            listed = [i for stored in batches for i in item_document(record, stored)]
+            _print_json(
+                document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
+            )
+            return
+        typer.echo(text.run(record, approval))
+        for line in text.items(record, batches, everything=items):
+            typer.echo(line)
+
+
+def exit_for(error: SafeDeleteError) -> int:
+    """Print an error as a person needs it, and return its exit code."""
+    typer.echo(f"safedelete: {error}", err=True)
+    if error.exit_code is not ExitCode.USAGE:
+        typer.echo(error.deleted_sentence, err=True)
+    if error.hint:
+        typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
+    return int(error.exit_code)
+
+
+def _load(path: Path) -> JobFile:
+    from safedelete.loader import load
+
+    return load(path)
+
+
+def _needed(path: Path | None) -> Path:
+    if path is None:
+        raise ConfigError(
+            "Which job file? The purge's definition is needed.",
+            hint="Say --file FILE, or set SAFEDELETE_FILE.",
+        )
+    return path
+
+
+def _any_job(path: Path | None) -> Declared | None:
+    return next(iter(_load(path).jobs.values())) if path is not None else None
+
+
+def _purges(jobs: list[Declared]) -> list[Purge]:
+    from safedelete.declare import Purge
+
+    return [job for job in jobs if isinstance(job, Purge)]
+
+
+def _show_report(report: Any, *, as_json: bool) -> None:
+    from safedelete.cli import text
+    from safedelete.cli.document import report_document
+
+    if as_json:
+        _print_json(report_document(report))
+    else:
+        typer.echo(text.result(report))
+    _exit([report])
+
+
+def _print_json(document: object) -> None:
+    json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _exit(reports: list[Any]) -> None:
+    worst = max((int(report.exit_code) for report in reports), default=0)
+    if worst:
+        raise typer.Exit(worst)

@@ -1,0 +1,141 @@
+"""Reports as plain JSON documents, with every number the decision rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from safedelete.core.decision import Approval, Approved, Decision
+from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import Plan, Unknown
+from safedelete.core.run import BatchState
+from safedelete.core.seal import ObjectBatch
+from safedelete.ports import RunRecord, StoredBatch
+from safedelete.runner.report import Report
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """Return a report as plain values."""
+    return {
+        "job": report.job,
+        "run": report.run,
+        "state": None if report.state is None else report.state.value,
+        "exit_code": int(report.exit_code),
+        "resumed": report.resumed,
+        "message": report.message,
+        "plan": plan_document(report.plan),
+        "decision": decision_document(report.decision),
+        "outcomes": {name: tally_document(tally) for name, tally in report.tally.items()},
+        "inherited": tally_document(report.inherited),
+        "sealed_bytes": report.sealed_bytes,
+        "permissions": [plain(proof) for proof in report.proofs],
+    }
+
+
+def plan_document(plan: Plan | None) -> dict[str, Any] | None:
+    """Return a plan as plain values."""
+    document: dict[str, Any] | None = plain(plan)
+    return document
+
+
+def decision_document(decision: Decision | None) -> dict[str, Any] | None:
+    """Return a decision as plain values, without repeating the plan."""
+    if decision is None:
+        return None
+    return {
+        "approved": isinstance(decision, Approved),
+        "measures": [plain(measure) for measure in decision.measures],
+        "findings": [plain(finding) for finding in decision.findings],
+        "approval": plain(decision.approval) if isinstance(decision, Approved) else None,
+    }
+
+
+def record_document(record: RunRecord, approval: Approval | None = None) -> dict[str, Any]:
+    """Return a recorded run as plain values."""
+    return {
+        "run": record.run,
+        "job": record.job,
+        "kind": record.kind,
+        "state": record.state.value,
+        "exit_code": record.exit_code,
+        "started_at": record.started_at.isoformat(),
+        "finished_at": None if record.finished_at is None else record.finished_at.isoformat(),
+        "owner": record.owner,
+        "reason": record.reason,
+        "sealed_bytes": record.sealed_bytes,
+        "plan": plan_document(record.plan),
+        "decision": decision_document(record.decision),
+        "approval": plain(approval),
+        "outcomes": {name: tally_document(tally) for name, tally in record.tally.items()},
+    }
+
+
+def item_document(record: RunRecord, stored: StoredBatch) -> Iterator[dict[str, Any]]:
+    """Yield every sealed item of a batch with what became of it."""
+    target = (
+        record.plan.targets[stored.ref.target].name if record.plan is not None else str(stored.ref.target)
+    )
+    things: tuple[ObjectRef | SealedRow, ...] = (
+        stored.items.objects if isinstance(stored.items, ObjectBatch) else stored.items.rows
+    )
+    settled = stored.state in (BatchState.DONE, BatchState.DEFERRED)
+    for index, thing in enumerate(things):
+        outcome = stored.outcomes.get(index)
+        if outcome is not None:
+            state = outcome.state.value
+        elif not settled or index in stored.pending:
+            state = "in doubt" if stored.state is BatchState.IN_DOUBT else "pending"
+        else:
+            state = "deleted"
+        yield {
+            "target": target,
+            **thing_document(thing),
+            "outcome": state,
+            "code": outcome.code if outcome else "",
+            "detail": outcome.detail if outcome else "",
+        }
+
+
+def thing_document(thing: ObjectRef | SealedRow) -> dict[str, Any]:
+    """Return one item as plain values."""
+    if isinstance(thing, SealedRow):
+        return {
+            "key": [plain(part) for part in thing.key],
+            "objects": [f"s3://{r.bucket}/{r.key}" for r in thing.objects],
+        }
+    return {"key": [f"s3://{thing.bucket}/{thing.key}"], "objects": []}
+
+
+def tally_document(tally: Tally) -> dict[str, int]:
+    """Return outcome sums as plain values."""
+    return asdict(tally)
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold; what is unknown says why instead of being null."""
+    if isinstance(value, Unknown):
+        return {"unknown": value.why}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)

@@ -1,0 +1,231 @@
+"""Reports as a person reads them: short tables, one sentence for the decision, and what to do next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from tabulate import tabulate
+
+from safedelete.cli.document import item_document
+from safedelete.core.decision import Approval, Approved, Decision, Finding
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import Count, TargetPlan, Unknown
+from safedelete.core.say import sentence
+from safedelete.phases.parts import Progress, quiet
+from safedelete.ports import Proof, RunRecord, StoredBatch, Verdict
+from safedelete.runner.report import Report
+
+SHOWN = 20
+"""Items listed without --items: enough to recognise what is wrong."""
+
+
+def plan(report: Report) -> str:
+    """Lay out a plan and its decision."""
+    assert report.plan is not None
+    made = report.plan
+    lines = [f"{made.job}: plan as of {_when(made.as_of)}", ""]
+    for target in made.targets:
+        lines += [_target(target), ""]
+    lines.append(decision(report.decision))
+    if report.proofs:
+        lines += ["", proofs(report)]
+    lines += ["", "Nothing was deleted."]
+    if report.run is not None:
+        state = report.state.value if report.state else ""
+        lines.append(f"Sealed as run {report.run} ({state}, {report.sealed_bytes:,} bytes in the ledger).")
+        lines.append(next_step(report))
+    return "\n".join(lines)
+
+
+def next_step(report: Report) -> str:
+    """Say which command goes on from here."""
+    if isinstance(report.decision, Approved):
+        return f"To delete exactly this: safedelete execute {report.run} --file FILE"
+    return f'To accept this plan once: safedelete approve {report.run} --reason "..."'
+
+
+def result(report: Report) -> str:
+    """Lay out how a run ended."""
+    if report.state is None:
+        if report.plan is None:
+            return report.message
+        return plan(report)
+    lines = [f"{report.job}: {report.state.value}{' (resumed)' if report.resumed else ''}. {report.message}"]
+    if report.tally:
+        lines += ["", _tallies(report.tally.items())]
+    if report.plan is not None:
+        lines += ["", decision(report.decision)]
+    if report.run is not None:
+        lines += ["", f"Run {report.run}; `safedelete show {report.run}` tells it again."]
+    return "\n".join(lines)
+
+
+def decision(made: Decision | None) -> str:
+    """Say what the guard decided and why."""
+    if made is None:
+        return ""
+    head = "Guard: approved." if isinstance(made, Approved) else "Guard: REFUSED."
+    lines = [head]
+    lines += ["  " + sentence(measure) for measure in made.measures]
+    lines += [_finding(finding) for finding in made.findings]
+    if isinstance(made, Approved) and made.approval is not None:
+        lines.append(f"  Accepted once by {made.approval.who}: {made.approval.reason}")
+    return "\n".join(lines)
+
+
+def proofs(report: Report) -> str:
+    """List what was proven."""
+    rows = [[_mark(proof), proof.subject, proof.detail] for proof in report.proofs]
+    table = tabulate(rows, headers=["", f"{report.job}: permission", "answer"], tablefmt="simple")
+    missing = [
+        proof.remedy for proof in report.proofs if proof.verdict is not Verdict.ALLOWED and proof.remedy
+    ]
+    return table + ("\nMissing:\n" + "\n".join(f"  {m}" for m in dict.fromkeys(missing)) if missing else "")
+
+
+def history(job: str, records: Sequence[RunRecord]) -> str:
+    """List runs, newest first."""
+    if not records:
+        return f"{job}: no runs yet."
+    rows = []
+    for record in records:
+        total = sum(record.tally.values(), Tally())
+        planned = _planned(record)
+        rows.append(
+            [
+                record.run,
+                _when(record.started_at),
+                record.state.value,
+                "" if record.exit_code is None else record.exit_code,
+                planned,
+                total.deleted if record.tally else "",
+                total.failed + total.unknown if record.tally else "",
+                record.reason[:60],
+            ]
+        )
+    headers = ["run", "started (UTC)", "state", "exit", "planned", "deleted", "failed", "why"]
+    return f"{job}\n" + tabulate(rows, headers=headers, tablefmt="simple", intfmt=",", disable_numparse=[0])
+
+
+def run(record: RunRecord, approval: Approval | None) -> str:
+    """Lay out one recorded run."""
+    lines = [
+        f"Run {record.run} of {record.job}: {record.state.value}",
+        f"started {_when(record.started_at)} by {record.owner}"
+        + (f", ended {_when(record.finished_at)}" if record.finished_at else ""),
+    ]
+    if record.exit_code is not None:
+        lines.append(f"exit code {record.exit_code}")
+    if record.reason:
+        lines.append(record.reason)
+    if record.plan is not None:
+        lines.append("")
+        for target in record.plan.targets:
+            lines += [_target(target), ""]
+        lines.append(decision(record.decision))
+    if approval is not None:
+        lines.append(f"Approval by {approval.who} until {_when(approval.expires_at)}: {approval.reason}")
+    if record.tally:
+        lines += ["", _tallies(record.tally.items())]
+    return "\n".join(lines)
+
+
+def items(record: RunRecord, batches: Iterator[StoredBatch], *, everything: bool) -> Iterator[str]:
+    """List sealed items with what became of them; those that were not deleted unless ``everything``."""
+    listed = 0
+    for stored in batches:
+        for item in item_document(record, stored):
+            if not everything and item["outcome"] in ("deleted", "pending"):
+                continue
+            listed += 1
+            if not everything and listed > SHOWN:
+                yield f"... and more; `safedelete show {record.run} --items` lists every item."
+                return
+            key = ", ".join(str(part) for part in item["key"])
+            objects = " ".join(item["objects"])
+            why = " ".join(part for part in (item["code"], item["detail"]) if part)
+            yield f"{item['outcome']:<9} {item['target']} {key} {objects}{': ' + why if why else ''}".rstrip()
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Draw progress bars on a terminal; say nothing elsewhere, where log lines tell."""
+    if not sys.stderr.isatty():
+        yield quiet
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def told(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=total)
+            bars.update(tasks[phase], completed=done, total=total)
+
+        yield told
+
+
+def _target(target: TargetPlan) -> str:
+    rows = [
+        ["items this run", _count(target.items)],
+        ["eligible", f"{_count(target.eligible)} of {_count(target.total)}"],
+        ["objects", _count(target.objects)],
+    ]
+    if target.bytes is not None:
+        rows.append(["bytes", _count(target.bytes)])
+    if target.cutoff is not None:
+        rows.append(["older than", _when(target.cutoff)])
+    if target.nulls:
+        rows.append(["without a time (kept)", _count(target.nulls)])
+    if target.late:
+        rows.append(["became eligible out of time", _count(target.late)])
+    rows += [[f"{c.action} in {c.table}", _count(c.rows)] for c in target.cascades]
+    rows.append(["where", target.statement])
+    rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
+    if target.first:
+        rows.append(["first .. last", f"{target.first} .. {target.last}"])
+    rows += [["note", note] for note in target.notes]
+    return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
+
+
+def _finding(finding: Finding) -> str:
+    text = f"  [{finding.code}] {'' if finding.severity == 'refuse' else 'warning: '}{finding.message}"
+    return text + (f"\n          {finding.hint}" if finding.hint else "")
+
+
+def _tallies(tallies: object) -> str:
+    rows = [
+        [name, t.deleted, t.gone, t.changed, t.blocked, t.failed, t.unknown, t.total]
+        for name, t in tallies  # type: ignore[attr-defined]
+    ]
+    headers = ["target", "deleted", "gone", "changed", "blocked", "failed", "unknown", "sum"]
+    return tabulate(rows, headers=headers, tablefmt="simple", intfmt=",")
+
+
+def _planned(record: RunRecord) -> object:
+    if record.plan is None:
+        return ""
+    counts = [target.items for target in record.plan.targets]
+    return (
+        "unknown"
+        if any(isinstance(c, Unknown) for c in counts)
+        else sum(c for c in counts if isinstance(c, int))
+    )
+
+
+def _mark(proof: Proof) -> str:
+    return {Verdict.ALLOWED: "ok", Verdict.DENIED: "DENIED", Verdict.UNKNOWN: "UNKNOWN"}[proof.verdict]
+
+
+def _count(count: Count) -> str:
+    return f"{count:,}" if isinstance(count, int) else str(count)
+
+
+def _when(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S}Z"

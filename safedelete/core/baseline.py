@@ -1,0 +1,267 @@
+"""Turn the ledger's history into the nights a guard can learn from.
+
+A *night* is one successful run of one target, with what it newly found, how many nights it covers and which day of
+the week and the month its rows belong to. What never teaches (refused, failed, partial and dry runs, portions of a
+backlog, one-offs) is sorted out here, once, for every rule.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeGuard
+
+from safedelete.core.plan import AgeProfile, PastRun, Plan, TargetPlan
+
+DAY: Final = timedelta(days=1)
+
+SEASON: Final = timedelta(hours=12)
+"""A night's rows belong to the day that holds the middle of the 24 hours before its cutoff: the season goes by the
+day whose rows go, not by the wall clock (a run at 23:00 and one at 01:00 then agree)."""
+
+WINDOW: Final = 90
+"""Newest teaching nights that form the baseline: 30 made four times as many false stops in the simulation."""
+
+LOOKBACK: Final = 4 * WINDOW
+"""Newest successful runs looked at to find them: one-offs, portions and empty nights between them do not teach."""
+
+ABSURD: Final = 10**15
+"""A count above this, or below 0, is damage, not a count."""
+
+SHORTEST: Final = 0.25
+"""Nights; two runs within six hours are compared as if six hours apart, or a retry would seem a surge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Season:
+    """Which calendar days some nights cover.
+
+    Attributes:
+        elapsed: Nights since the successful run before; None for the first, or the first under a new definition.
+        weekday: Of the newest day whose rows go; Monday is 0.
+        days: Bit d: a covered day is the d-th of a month; bit 0: a covered day is the last of a month.
+    """
+
+    elapsed: float | None
+    weekday: int
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """One successful run of one target.
+
+    Attributes:
+        run: The run.
+        target: Its numbers.
+        season: The days it covers.
+        fresh: Eligible items less those the run before had left behind.
+        left: Eligible items it left behind itself: blocked, locked, or the rest of a backlog.
+        weight: How often it enters the baseline: 0, 1 or 2.
+        partial: A portion, or the run that finished a backlog: it says nothing about a usual night.
+    """
+
+    run: PastRun
+    target: TargetPlan
+    season: Season
+    fresh: int
+    left: int
+    weight: int
+    partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The usable part of a history.
+
+    Attributes:
+        runs: Successful runs before tonight, oldest first, each once.
+        later: Successful runs whose instant lies after tonight's: the clock went backwards.
+        since: Items that runs which did not succeed have deleted since the last successful one, by target.
+        dropped: Entries left out as damaged or double.
+    """
+
+    runs: tuple[PastRun, ...]
+    later: tuple[PastRun, ...]
+    since: Mapping[str, int]
+    dropped: int
+
+
+def whole(target: TargetPlan, portion: int | None) -> int | None:
+    """Return what a plan found to delete: its items, and of a portion the whole it was cut from."""
+    items, eligible = target.items, target.eligible
+    if not known(items):
+        return None
+    return max(items, eligible) if portion is not None and known(eligible) else items
+
+
+def known(count: object) -> TypeGuard[int]:
+    """Whether this is a count that can be true."""
+    return type(count) is int and 0 <= count <= ABSURD
+
+
+def read(history: Sequence[PastRun], plan: Plan) -> Record:
+    """Sort a history out, whatever order it came in.
+
+    Args:
+        history: Runs of any state; those of another purge are ignored.
+        plan: Tonight's.
+    """
+    best: dict[str, PastRun] = {}
+    dropped = 0
+    for past in history:
+        if past.state != "succeeded" or past.plan.job != plan.job:
+            continue
+        if past.plan.as_of.tzinfo is None:
+            dropped += 1
+            continue
+        twin = best.get(past.run)
+        if twin is not None:
+            dropped += 1
+            if _rank(twin) >= _rank(past):
+                continue
+        best[past.run] = past
+    wrong = {run for past in best.values() for run in past.overrules}
+    runs = sorted((p for p in best.values() if p.run not in wrong), key=lambda p: (p.plan.as_of, p.run))
+    cut = bisect_right(runs, plan.as_of, key=lambda p: p.plan.as_of)
+    earlier = tuple(runs[max(0, cut - LOOKBACK) : cut])
+    return Record(earlier, tuple(runs[cut:]), _since(history, plan, earlier), dropped)
+
+
+def nights(record: Record, name: str) -> tuple[list[Night], int]:
+    """Return a target's nights, oldest first, until ``WINDOW`` of them teach; and how many were damaged."""
+    found: list[Night] = []
+    teaching = damaged = 0
+    last = record.runs[-1] if record.runs else None
+    target = None if last is None else _target(last.plan, name)
+    owed = 0 if last is None or target is None else left_behind(last, target)
+    for i in range(len(record.runs) - 1, -1, -1):
+        past, here, left = record.runs[i], target, owed
+        before = record.runs[i - 1] if i else None
+        target = None if before is None else _target(before.plan, name)
+        # What the run before left behind is not new tonight, and the run that ends a backlog is no usual night.
+        owed = 0 if before is None or target is None else left_behind(before, target)
+        if here is None:
+            continue
+        size = whole(here, past.plan.portion)
+        if size is None:
+            damaged += 1
+            continue
+        drained = owed > 0 and before is not None and target is not None and cut_short(before.plan, target)
+        night = Night(
+            run=past,
+            target=here,
+            season=season(past.plan, here, before),
+            fresh=max(0, size - owed),
+            left=left,
+            weight=past.teaches if past.teaches in (0, 1, 2) else 0,
+            partial=drained or cut_short(past.plan, here),
+        )
+        found.append(night)
+        teaching += night.weight > 0 and not night.partial and night.fresh > 0
+        if teaching >= WINDOW:
+            break
+    found.reverse()
+    return found, damaged
+
+
+def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
+    """Return which days a run covers, given the successful run before it.
+
+    The first run under a new definition covers an unknown time, as the very first does.
+    """
+    day = _day(plan, target)
+    if before is None or before.plan.fingerprint != plan.fingerprint:
+        return Season(None, day.weekday(), month_bits(day))
+    elapsed = max((plan.as_of - before.plan.as_of) / DAY, 0.0)
+    bits = month_bits(day)
+    earlier = _target(before.plan, target.name)
+    if elapsed > 1.25 and earlier is not None:
+        # Nights that were skipped bring their own days of the month along.
+        gap = min((day - _day(before.plan, earlier)).days, 31)
+        for back in range(1, gap):
+            bits |= month_bits(day - back * DAY)
+    return Season(elapsed, day.weekday(), bits)
+
+
+def left_behind(past: PastRun, target: TargetPlan) -> int:
+    """Return how many eligible items a successful run left: blocked ones, or the rest of a backlog.
+
+    A run that does not say what it deleted is taken to have deleted what it planned.
+    """
+    size = whole(target, past.plan.portion)
+    if size is None:
+        return 0
+    deleted = past.deleted.get(target.name)
+    if deleted is None:
+        deleted = target.items if known(target.items) else size
+    return max(0, size - deleted) if known(deleted) else 0
+
+
+def month_bits(day: datetime) -> int:
+    """Return bit d for the d-th of a month, and bit 0 besides for its last day."""
+    return (1 << day.day) | ((day + DAY).day == 1)
+
+
+def profile(target: TargetPlan) -> AgeProfile | None:
+    """Return the day-by-day picture where there is a usable one."""
+    ages = target.ages
+    return ages if isinstance(ages, AgeProfile) and target.cutoff is not None else None
+
+
+def between(ages: AgeProfile, start: float, end: float) -> float:
+    """Count the picture's rows from one day to another, a part of a day in proportion.
+
+    Args:
+        ages: The picture.
+        start: Days after the picture's cutoff, inclusive; may be a fraction.
+        end: The same, exclusive.
+    """
+    days = ages.days
+    total = 0.0
+    for i in range(bisect_left(days, (int(start) - 1,)), len(days)):
+        d, rows = days[i]
+        if d >= end:
+            break
+        total += rows * max(0.0, min(end, d + 1.0) - max(start, float(d)))
+    return total
+
+
+def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -> Mapping[str, int]:
+    last = earlier[-1].plan.as_of if earlier else None
+    found: dict[str, int] = {}
+    partial = sorted((p for p in history if p.state != "succeeded" and p.deleted), key=_rank)
+    for past in {p.run: p for p in partial}.values():
+        at = past.plan.as_of
+        if past.plan.job != plan.job or at.tzinfo is None or (last is not None and at <= last):
+            continue
+        for name, deleted in past.deleted.items():
+            if known(deleted):
+                found[name] = found.get(name, 0) + deleted
+    return found
+
+
+def _target(plan: Plan, name: str) -> TargetPlan | None:
+    for target in plan.targets:
+        if target.name == name:
+            return target
+    return None
+
+
+def cut_short(plan: Plan, target: TargetPlan) -> bool:
+    """Whether ``per_run`` kept a plan from taking all that is eligible."""
+    if plan.portion is None:
+        return False
+    items, eligible = target.items, target.eligible
+    return known(items) and known(eligible) and items < eligible
+
+
+def _day(plan: Plan, target: TargetPlan) -> datetime:
+    return ((target.cutoff or plan.as_of) - SEASON).astimezone(UTC)
+
+
+def _rank(past: PastRun) -> tuple[bool, datetime, str]:
+    end = past.finished_at
+    return (end is not None, end or past.plan.as_of, repr(past))

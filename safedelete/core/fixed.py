@@ -1,0 +1,291 @@
+"""What needs no statistics: declared limits, unknown numbers, a changed definition, a clock or cutoff gone wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from safedelete.core.baseline import DAY, Night, Record, known
+from safedelete.core.decision import Finding
+from safedelete.core.findings import finding
+from safedelete.core.limits import Guard
+from safedelete.core.plan import Cascade, Count, Plan, TargetPlan, Unknown
+
+STEP: Final = timedelta(hours=1)
+"""How far the cutoff's step may differ from the clock's: a change to or from summer time."""
+
+WHOLE_DAYS: Final = timedelta(hours=25)
+"""The same where both cutoffs stand on a full hour, as those of date columns do: they move a day at a time."""
+
+SHARE: Final = 0.5
+"""Largest share of the table, or of what matches at any age, before two runs have shown that more is usual."""
+
+SHARE_ROOM: Final = 1.2
+"""Times the second-largest share seen, where that is more."""
+
+SHARE_MOST: Final = 0.98
+"""A learned share stays below this, so that a lost age test shows, unless everything went twice before."""
+
+SHARE_FORESEEN: Final = 0.9
+"""The share that passes where earlier runs saw tonight's rows coming."""
+
+GAP: Final = 7.0
+"""Nights since the last successful run before the gap is mentioned."""
+
+
+def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
+    """Hold a target, and what its cascades take, against the declared limits."""
+    yield from _uncounted(target)
+    if limits.max_items is not None:
+        taken = {target.name: target.items} | {
+            name: rows for name, rows in cascaded(target, deletes_only=True).items() if name != target.name
+        }
+        for name, count in taken.items():
+            if known(count) and count > limits.max_items:
+                yield finding(
+                    "SD101",
+                    f"{name}: would delete {count:,} items; max_items is {limits.max_items:,}.",
+                    target=name,
+                    numbers={"items": count, "max_items": limits.max_items},
+                )
+    if limits.max_fraction is not None:
+        yield from _fraction(target, limits.max_fraction)
+    if limits.max_bytes is not None:
+        size = target.bytes
+        if size is None or not known(size):
+            yield finding(
+                "SD100",
+                f"{target.name}: max_bytes is set, but the plan knows no sizes ({_said(size)}).",
+                target=target.name,
+            )
+        elif size > limits.max_bytes:
+            yield finding(
+                "SD103",
+                f"{target.name}: would delete {size:,} bytes; max_bytes is {limits.max_bytes:,}.",
+                target=target.name,
+                numbers={"bytes": size, "max_bytes": limits.max_bytes},
+            )
+
+
+def cascaded(target: TargetPlan, *, deletes_only: bool = False) -> dict[str, Count]:
+    """Add up what the cascades do to each table; one unknown part makes its sum unknown."""
+    sums: dict[str, Count] = {}
+    for cascade in target.cascades:
+        if cascade.action == "block" or (deletes_only and cascade.action != "delete"):
+            continue
+        before = sums.get(cascade.table, 0)
+        if isinstance(before, Unknown):
+            continue
+        sums[cascade.table] = before + cascade.rows if known(cascade.rows) else _unknown(cascade)
+    return sums
+
+
+def changed(plan: Plan, record: Record) -> Iterator[Finding]:
+    """Hold definition, cutoffs and clock against the last successful run."""
+    for target in plan.targets:
+        if target.cutoff is not None and target.cutoff > plan.as_of:
+            ahead = target.cutoff - plan.as_of
+            yield finding(
+                "SD113",
+                f"{target.name}: the cutoff {_at(target.cutoff)} lies {ahead} after the plan's instant "
+                f"{_at(plan.as_of)}.",
+                target=target.name,
+                numbers={"seconds": ahead.total_seconds()},
+            )
+    if record.later:
+        first = record.later[0]
+        yield finding(
+            "SD112",
+            f"The plan was made at {_at(plan.as_of)}, but run {first.run} has succeeded at "
+            f"{_at(first.plan.as_of)}: the clock went backwards by {first.plan.as_of - plan.as_of}.",
+            numbers={
+                "runs": ",".join(p.run for p in record.later),
+                "seconds": (first.plan.as_of - plan.as_of).total_seconds(),
+            },
+        )
+    if not record.runs:
+        return
+    last = record.runs[-1].plan
+    if last.fingerprint != plan.fingerprint:
+        yield finding(
+            "SD110",
+            f"The definition is not that of the last successful run ({record.runs[-1].run}, {_at(last.as_of)})"
+            f"{_difference(last, plan)}.",
+            numbers={"was": last.fingerprint, "is": plan.fingerprint, "run": record.runs[-1].run},
+        )
+    before = {t.name: t for t in last.targets}
+    for target in plan.targets:
+        earlier = before.get(target.name)
+        if earlier is not None and target.cutoff is not None and earlier.cutoff is not None:
+            yield from _step(plan.as_of - last.as_of, earlier.cutoff, target.cutoff, target.name)
+
+
+def share(
+    target: TargetPlan, size: int, nights: Sequence[Night], *, foreseen: bool
+) -> tuple[float, Finding | None]:
+    """Bound the share of the table, and of the rows that match when the age test is left out.
+
+    Args:
+        target: Tonight's target.
+        size: What it would take.
+        nights: Its earlier nights.
+        foreseen: Whether earlier runs saw that much coming.
+
+    Returns:
+        The limit in items, infinite where neither total is known, and the finding where it is passed.
+    """
+    lowest = float("inf")
+    found: Finding | None = None
+    for total, label, shares in (
+        (
+            target.total,
+            "of the table" if target.kind == "rows" else "of the prefix",
+            _shares(nights, "total"),
+        ),
+        (target.ageless, "of what matches at any age", _shares(nights, "ageless")),
+    ):
+        if total is None or not known(total):
+            continue
+        second = shares[-2] if len(shares) >= 2 else 0.0
+        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, second)))
+        if foreseen:
+            most = max(most, SHARE_FORESEEN)
+        limit = most * total
+        if size > limit and limit < lowest:
+            found = finding(
+                "SD114",
+                f"{target.name}: would delete {size:,} of {total:,} ({size / max(total, 1):.1%} {label}); "
+                f"at most {most:.0%} passes.",
+                target=target.name,
+                numbers={"items": size, "total": total, "most": most},
+            )
+        lowest = min(lowest, limit)
+    return lowest, found
+
+
+def unknowns(target: TargetPlan) -> Iterator[Finding]:
+    """Name the numbers whose absence loosens the decision without stopping it."""
+    missing = [
+        f"{label}: {count}"
+        for label, count in (
+            ("total", target.total),
+            ("rows that match at any age", target.ageless),
+            ("rows out of time", target.late),
+            ("bytes", target.bytes),
+        )
+        if isinstance(count, Unknown)
+    ]
+    if missing:
+        yield finding("SD305", f"{target.name}: not known: {'; '.join(missing)}.", target=target.name)
+    if isinstance(target.ages, Unknown):
+        yield finding(
+            "SD301", f"{target.name}: no day-by-day picture: {target.ages.why}.", target=target.name
+        )
+
+
+def _uncounted(target: TargetPlan) -> Iterator[Finding]:
+    counts: list[tuple[str, Count]] = [
+        ("items", target.items),
+        ("eligible items", target.eligible),
+        ("objects", target.objects),
+    ]
+    counts += [(f"rows of {c.table} ({c.action})", c.rows) for c in target.cascades]
+    for label, count in counts:
+        if not known(count):
+            yield finding(
+                "SD100",
+                f"{target.name}: the number of {label} is {_said(count)}; unknown is never zero.",
+                target=target.name,
+                numbers={"count": label},
+            )
+
+
+def _fraction(target: TargetPlan, most: float) -> Iterator[Finding]:
+    total, items = target.total, target.items
+    if not known(total):
+        yield finding(
+            "SD100",
+            f"{target.name}: max_fraction is set, but the total is {_said(total)}.",
+            target=target.name,
+        )
+    elif known(items) and items > most * total:
+        yield finding(
+            "SD102",
+            f"{target.name}: would delete {items:,} of {total:,} ({items / max(total, 1):.1%}); "
+            f"max_fraction is {most:.1%}.",
+            target=target.name,
+            numbers={"items": items, "total": total, "max_fraction": most},
+        )
+
+
+def _step(clock: timedelta, was: datetime, now: datetime, name: str) -> Iterator[Finding]:
+    moved = now - was
+    if moved < timedelta(0) <= clock:
+        yield finding(
+            "SD112",
+            f"{name}: the cutoff went back from {_at(was)} to {_at(now)} while the clock moved on by {clock}.",
+            target=name,
+            numbers={"seconds": moved.total_seconds()},
+        )
+    allowed = WHOLE_DAYS if _whole(was) and _whole(now) else STEP
+    if abs(moved - clock) > allowed:
+        yield finding(
+            "SD111",
+            f"{name}: since the last successful run the clock moved {clock / DAY:.2f} days and the cutoff "
+            f"{moved / DAY:.2f}, from {_at(was)} to {_at(now)}.",
+            target=name,
+            numbers={"clock_days": clock / DAY, "cutoff_days": moved / DAY},
+        )
+
+
+def _difference(last: Plan, plan: Plan) -> str:
+    before = {t.name: t for t in last.targets}
+    now = {t.name: t for t in plan.targets}
+    said = []
+    if gone := sorted(before.keys() - now.keys()):
+        said.append(f"no longer a target: {', '.join(gone)}")
+    if new := sorted(now.keys() - before.keys()):
+        said.append(f"new target: {', '.join(new)}")
+    for name, target in now.items():
+        earlier = before.get(name)
+        if earlier is None:
+            continue
+        if earlier.period != target.period:
+            said.append(f"{name}: retention {_period(earlier.period)}, now {_period(target.period)}")
+        if earlier.statement != target.statement:
+            said.append(f"{name}: the predicate reads differently")
+    return f": {'; '.join(said)}" if said else ""
+
+
+def _shares(nights: Sequence[Night], of: str) -> list[float]:
+    found = []
+    for night in nights:
+        total = night.target.total if of == "total" else night.target.ageless
+        if night.weight and total is not None and known(total) and total > 0:
+            found += [night.fresh / total] * night.weight
+    return sorted(found)
+
+
+def _unknown(cascade: Cascade) -> Unknown:
+    return cascade.rows if isinstance(cascade.rows, Unknown) else Unknown(f"{cascade.rows} cannot be a count")
+
+
+def _said(count: Count | None) -> str:
+    if count is None:
+        return "unknown"
+    if isinstance(count, Unknown):
+        return str(count)
+    return f"{count}, which cannot be a count" if not known(count) else f"{count:,}"
+
+
+def _whole(instant: datetime) -> bool:
+    return not (instant.minute or instant.second or instant.microsecond)
+
+
+def _at(instant: datetime) -> str:
+    return instant.isoformat(timespec="minutes")
+
+
+def _period(period: timedelta | None) -> str:
+    return "none" if period is None else f"{period / DAY:g} days"

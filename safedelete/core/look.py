@@ -1,0 +1,367 @@
+"""One look at one target: every layer in turn, findings and measures collected on the way.
+
+``core/guard.py`` looks at each target of a plan and joins what was found into one decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+from typing import Final
+
+from safedelete.core.baseline import (
+    DAY,
+    SEASON,
+    Night,
+    Record,
+    Season,
+    cut_short,
+    known,
+    month_bits,
+    nights,
+    profile,
+    whole,
+)
+from safedelete.core.baseline import season as season_of
+from safedelete.core.decision import Finding, Measure
+from safedelete.core.findings import finding
+from safedelete.core.fixed import GAP, cascaded, declared, share, unknowns
+from safedelete.core.limits import Guard
+from safedelete.core.lookahead import Forecast, foresee, late_room
+from safedelete.core.plan import Plan, TargetPlan
+from safedelete.core.volume import NEVER_BEFORE, SPREAD_PARTS, Sample, Usual, judge, median
+
+UNTRIED: Final = 0.1
+"""Share of the table that passes while runs exist but none of them teaches (a new table purging nothing)."""
+
+CREEP: Final = 4.0
+"""The last 14 nights against those 60 to 90 nights ago: more than this times as much is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The limit on fresh items, which rule set it, and the code that passing it makes."""
+
+    limit: float
+    rule: str
+    code: str
+
+
+class Look:
+    """One target of tonight's plan before the guard.
+
+    Attributes:
+        found: Every finding, after :meth:`decide`.
+        measures: Every measure, after :meth:`decide`.
+        damaged: Earlier runs whose numbers for this target cannot be true.
+    """
+
+    def __init__(self, plan: Plan, target: TargetPlan, limits: Guard, record: Record) -> None:
+        self.plan = plan
+        self.target = target
+        self.limits = limits
+        self.record = record
+        self.found: list[Finding] = []
+        self.measures: list[Measure] = []
+        self.past, self.damaged = nights(record, target.name)
+        last = record.runs[-1] if record.runs else None
+        self.season = season_of(plan, target, last)
+        self.rest = self.past[-1].left if self.past and self.past[-1].run is last else 0
+        self.size = whole(target, plan.portion)
+
+    def decide(self) -> None:
+        """Fixed limits first, then what is usual."""
+        target = self.target
+        self.found += declared(target, self.limits)
+        self.found += unknowns(target)
+        if self.size is None:
+            self.measures.append(
+                Measure(target=target.name, measure="items", tonight=None, rule="not counted", verdict="stop")
+            )
+            return
+        self._items(self.size)
+        self._portion(self.size)
+
+    def _items(self, size: int) -> None:
+        target, total = self.target, self.target.total
+        fresh = max(0, size - self.rest)
+        table = float(total) if known(total) else None
+        forecast = foresee(self.past, self.plan, target)
+        samples = [Sample(n.fresh, n.season, 0 if n.partial else n.weight) for n in self.past]
+        usual = judge(samples, self.season, small=UNTRIED * (table or 0.0))
+        bound = self._bound(usual, forecast, table)
+        if usual.expected is None and forecast is None:
+            usual, bound = self._provisional(usual, bound, size)
+        foreseen = forecast is not None and forecast.before is not None and fresh <= forecast.before
+        most, too_large = share(target, fresh, self.past, foreseen=foreseen)
+        expected = forecast.expected if forecast is not None else usual.expected
+        stop = fresh > bound.limit
+        if stop:
+            self._stop(bound, size, expected)
+        if too_large is not None and size:
+            self.found.append(too_large)
+        late = self._late(expected or 0.0)
+        few = self._few(fresh, forecast.low if forecast is not None else usual.low, expected)
+        self._creep()
+        limit, rule = (most, "share of table") if most < bound.limit else (bound.limit, bound.rule)
+        self.measures.append(
+            Measure(
+                target=target.name,
+                measure="items",
+                tonight=size,
+                share=size / table if table else None,
+                nights=self.season.elapsed,
+                usual_low=usual.usual_low,
+                usual_high=usual.usual_high,
+                runs=usual.runs if self.past else 0,
+                expected=None if expected is None else expected + self.rest,
+                forecast=None if forecast is None else forecast.expected,
+                limit=limit + self.rest if isfinite(limit) else None,
+                rule=rule,
+                verdict="stop"
+                if stop or (too_large is not None and size) or late == "stop"
+                else ("warn" if late or few else "ok"),
+            )
+        )
+        self._parts(usual, forecast)
+
+    def _bound(self, usual: Usual, forecast: Forecast | None, table: float | None) -> _Bound:
+        if forecast is not None:
+            if forecast.before is None:
+                return _Bound(forecast.limit, "forecast", "SD210")
+            believed = max(forecast.before, usual.limit if usual.expected is not None else 0.0)
+            if believed < forecast.limit:
+                return _Bound(believed, "forecast jumped", "SD211")
+            return _Bound(forecast.limit, "forecast", "SD210")
+        if usual.expected is not None:
+            return _Bound(usual.limit, usual.rule, "SD201")
+        if self.past:
+            return _Bound(max(NEVER_BEFORE, UNTRIED * (table or 0.0)), "no usable history", "SD201")
+        return _Bound(0.0, "no history", "SD200")
+
+    def _provisional(self, usual: Usual, bound: _Bound, size: int) -> tuple[Usual, _Bound]:
+        """Let the time column's own coming days stand in for a baseline, where there is none."""
+        ages = profile(self.target)
+        if ages is None or self.target.cutoff is None:
+            return usual, bound
+        # Days nearer than the retention are still being written: only whole ones say what a night brings.
+        period = self.target.period
+        whole_days = ages.ahead if not period else max(1, min(ages.ahead, int(period / DAY)))
+        counts = dict(ages.days)
+        last = max((d for d in counts if d < whole_days), default=-1)
+        samples = []
+        for d in range(last + 1):
+            day = self.target.cutoff + d * DAY + SEASON
+            samples.append(Sample(counts.get(d, 0), Season(1.0, day.weekday(), month_bits(day))))
+        stand_in = judge(samples, self.season, small=0.0)
+        if stand_in.expected is None:
+            return usual, bound
+        self.found.append(
+            finding(
+                "SD304",
+                f"{self.target.name}: no earlier run to compare with; the next {len(samples)} days of the time "
+                f"column say about {stand_in.expected:,.0f} a night, tonight is {size:,}.",
+                target=self.target.name,
+                numbers={"days": len(samples), "expected": stand_in.expected, "items": size},
+            )
+        )
+        return stand_in, _Bound(stand_in.limit, f"provisional, {stand_in.rule}", "SD205")
+
+    def _stop(self, bound: _Bound, size: int, expected: float | None) -> None:
+        target = self.target
+        if bound.code == "SD200":
+            total = f" of {target.total:,} ({size / max(target.total, 1):.1%})" if known(target.total) else ""
+            text = f"would delete {size:,}{total}, and there is no earlier run to compare with"
+        else:
+            rest = f", of them {self.rest:,} left over" if self.rest else ""
+            about = "" if expected is None else f"; about {expected + self.rest:,.0f} expected"
+            text = f"would delete {size:,} items{rest}{about}; limit {bound.limit + self.rest:,.0f} ({bound.rule})"
+        self.found.append(
+            finding(
+                bound.code,
+                f"{target.name}: {text}.",
+                target=target.name,
+                numbers={
+                    "items": size,
+                    "left_over": self.rest,
+                    "expected": expected,
+                    "limit": bound.limit + self.rest,
+                    "rule": bound.rule,
+                },
+            )
+        )
+
+    def _late(self, expected: float) -> str:
+        late = self.target.late
+        if late is None or not known(late) or late == 0:
+            return ""
+        most, quiet = late_room(self.past, expected)
+        if late <= quiet:
+            return ""
+        code = "SD212" if late > most else "SD300"
+        oldest = _oldest(self.target)
+        self.found.append(
+            finding(
+                code,
+                f"{self.target.name}: {late:,} items became eligible out of time (back-dated, bulk-updated or "
+                f"restored since the last run); {most:,.0f} pass{oldest}.",
+                target=self.target.name,
+                numbers={"late": late, "limit": most, "expected": expected},
+            )
+        )
+        return "stop" if code == "SD212" else "warn"
+
+    def _few(self, fresh: int, low: float, expected: float | None) -> bool:
+        # What a run that did not succeed deleted since is missing tonight, and rightly so.
+        if fresh + self.record.since.get(self.target.name, 0) >= low or expected is None:
+            return False
+        self.found.append(
+            finding(
+                "SD206",
+                f"{self.target.name}: only {fresh:,} items; about {expected:,.0f} expected, and fewer than "
+                f"{low:,.0f} is far too few.",
+                target=self.target.name,
+                numbers={"items": fresh, "expected": expected, "low": low},
+                severity=self.limits.too_few,
+            )
+        )
+        return True
+
+    def _creep(self) -> None:
+        name = self.target.name
+        taught = [n for n in self.past if n.weight and not n.partial]
+        new = [float(n.fresh) for n in taught[-14:] if n.fresh]
+        old = [float(n.fresh) for n in taught[-90:-60] if n.fresh]
+        if len(new) >= 5 and len(old) >= 5:
+            now, then = median(new), median(old)
+            if now > CREEP * then and now - then > NEVER_BEFORE:
+                self.found.append(
+                    finding(
+                        "SD302",
+                        f"{name}: the last {len(new)} runs took {now:,.0f} (median), {now / then:.1f} times the "
+                        f"{then:,.0f} of 60 to 90 runs ago.",
+                        target=name,
+                        numbers={"now": now, "then": then},
+                    )
+                )
+        elapsed = self.season.elapsed
+        spans = [n.season.elapsed for n in self.past if n.season.elapsed is not None]
+        if elapsed is not None and spans and elapsed > max(GAP, 3 * median(spans)):
+            self.found.append(
+                finding(
+                    "SD303",
+                    f"{name}: {elapsed:.1f} nights since the last successful run; the usual gap is "
+                    f"{median(spans):.1f}.",
+                    target=name,
+                    numbers={"nights": elapsed},
+                )
+            )
+
+    def _portion(self, size: int) -> None:
+        target = self.target
+        items = target.items
+        if not cut_short(self.plan, target) or not known(items):
+            return
+        inflow = max(0.0, float(size - self.rest)) if self.past else 0.0
+        net = items - inflow
+        nights_left = (
+            f"about {ceil((size - items) / net):,} more nights"
+            if net > 0
+            else "no end: more arrives than goes"
+        )
+        self.found.append(
+            finding(
+                "SD306",
+                f"{target.name}: a portion of {items:,} of {size:,}, oldest first; {nights_left}.",
+                target=target.name,
+                numbers={"items": items, "whole": size, "inflow": inflow},
+            )
+        )
+
+    def _parts(self, usual: Usual, forecast: Forecast | None) -> None:
+        """Hold objects, bytes and cascades against the volume rule."""
+        target = self.target
+        lift = 1.0
+        if forecast is not None and usual.expected:
+            # A night that was seen to be heavy is heavy in all its parts.
+            lift = max(1.0, min(forecast.expected, forecast.limit) / usual.expected)
+        if target.kind == "rows" and known(target.objects):
+            values = [(n, n.target.objects) for n in self.past]
+            self._part("objects", "SD202", target.name, target.objects, values, lift)
+        if target.bytes is not None and known(target.bytes):
+            sizes = [(n, n.target.bytes) for n in self.past]
+            self._part("bytes", "SD203", target.name, target.bytes, sizes, lift)
+        if target.cascades:
+            takes = [(n, cascaded(n.target)) for n in self.past]
+            for table, rows in cascaded(target).items():
+                if known(rows):
+                    taken = [(n, t.get(table, 0)) for n, t in takes]
+                    self._part("cascade", "SD204", table, rows, taken, lift)
+
+    def _part(
+        self,
+        measure: str,
+        code: str,
+        name: str,
+        tonight: int,
+        values: Sequence[tuple[Night, object]],
+        lift: float,
+    ) -> None:
+        samples = [
+            Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
+        ]
+        usual = judge(samples, self.season, small=inf, spread=SPREAD_PARTS)
+        if tonight == 0 and usual.expected is None:
+            return
+        limit, rule = usual.limit * lift, usual.rule
+        if usual.expected is None:
+            taught = any(s.weight for s in samples)
+            limit, rule = (NEVER_BEFORE, "never before") if taught and measure != "bytes" else (inf, rule)
+        if cut_short(self.plan, self.target):
+            limit, rule = inf, "portion"
+        stop = tonight > limit
+        self.measures.append(
+            Measure(
+                target=name,
+                measure=measure,
+                tonight=tonight,
+                nights=self.season.elapsed,
+                usual_low=usual.usual_low,
+                usual_high=usual.usual_high,
+                runs=usual.runs,
+                expected=None if usual.expected is None else usual.expected * lift,
+                limit=limit if isfinite(limit) else None,
+                rule=rule,
+                verdict="stop" if stop else "ok",
+            )
+        )
+        if stop:
+            what = (
+                f"rows of {name} would go or change with {self.target.name}"
+                if measure == "cascade"
+                else measure
+            )
+            about = (
+                "none ever did" if usual.expected is None else f"about {usual.expected * lift:,.0f} expected"
+            )
+            self.found.append(
+                finding(
+                    code,
+                    f"{name}: {tonight:,} {what}; {about}; limit {limit:,.0f} ({rule}).",
+                    target=name,
+                    numbers={"tonight": tonight, "expected": usual.expected, "limit": limit, "rule": rule},
+                )
+            )
+
+
+def _oldest(target: TargetPlan) -> str:
+    """Say where in the age profile the rows lie."""
+    ages = profile(target)
+    if ages is None:
+        return ""
+    old = sorted(((rows, d) for d, rows in ages.days if d < -1), reverse=True)[:3]
+    parts = [f"{rows:,} at {-d} days before the cutoff" for rows, d in old if rows]
+    if ages.older:
+        parts.append(f"{ages.older:,} more than {ages.back} days before")
+    return f"; age profile: {', '.join(parts)}" if parts else ""

@@ -1,0 +1,171 @@
+"""The look-ahead: what tonight should bring, from what earlier runs saw coming in the time column.
+
+In one sentence: *a night is refused when it brings more than the last run saw coming, by more than this job's
+forecasts have been wrong before.* A forecast that only the last run made is not believed beyond the usual volume: an
+update that moves a whole table's expiry to tomorrow would otherwise announce itself and pass.
+
+Forecasts are taken from successful runs of the same definition only: a refused run's plan may be the very accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from math import exp, log, sqrt
+from typing import Final
+
+from safedelete.core.baseline import DAY, Night, between, profile
+from safedelete.core.plan import Plan, TargetPlan
+from safedelete.core.volume import ENOUGH, NEVER_BEFORE, median
+
+ERRORS: Final = 60
+"""Newest forecast errors that set the tolerance: two months, of which one bad week is a small part."""
+
+CONFIRM: Final = 6
+"""Runs before the last whose forecast for tonight may confirm the last one's; their median is taken."""
+
+LEAST: Final = 0.45
+"""Tolerance above the bias, as a log ratio, is never below this (1.57 times): smaller surges are not worth waking anybody."""
+
+SPREAD: Final = 3.3
+"""Tolerance in robust standard deviations of the forecast errors: 1 in 2,000 nights of a normal error."""
+
+PRIOR_SPREAD: Final = 0.2
+"""Log standard deviation of the errors assumed before there is a record: 20 % of the rows change their fate."""
+
+PRIOR_WEIGHT: Final = 5.0
+"""Errors that the assumption is worth."""
+
+SEEN: Final = 1.3
+"""Times the second-largest error: a job whose forecasts are now and then far off is given that room."""
+
+SMALL: Final = 3.0
+"""Limit at least (sqrt(forecast) + this) squared: whole numbers of few rows are noisy whatever the ratio."""
+
+LATE_SHARE: Final = 0.5
+"""Rows out of time may be this share of what is expected before they refuse by themselves."""
+
+FEW: Final = 5.0
+"""Far too few: less than a fifth of the forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the look-ahead says about one target tonight.
+
+    Attributes:
+        expected: What the last run saw coming.
+        limit: Most that passes by that forecast.
+        before: Most that passes by what the runs before the last saw coming; None without such runs.
+        low: Fewer than this is far too few; 0 where that cannot be said.
+        errors: Past forecast errors that the tolerance comes from.
+        tolerance: As a factor.
+    """
+
+    expected: float
+    limit: float
+    before: float | None
+    low: float
+    errors: int
+    tolerance: float
+
+
+def foresee(nights: Sequence[Night], plan: Plan, target: TargetPlan) -> Forecast | None:
+    """Say what earlier runs saw coming for tonight, or None where none of them looked far enough.
+
+    Args:
+        nights: The target's earlier nights, oldest first.
+        plan: Tonight's.
+        target: Tonight's target.
+    """
+    same = [n for n in nights if n.run.plan.fingerprint == plan.fingerprint and n.target.cutoff is not None]
+    if not same or target.cutoff is None or same[-1] is not nights[-1]:
+        return None
+    coming = _coming(same, len(same), target)
+    if not coming:
+        return None
+    errors = _errors(same)
+    tolerance = _tolerance(errors)
+    expected = coming[0]
+    older = coming[1:]
+    return Forecast(
+        expected=expected,
+        limit=_room(expected, tolerance),
+        before=_room(median(older), tolerance) if older else None,
+        low=expected / max(FEW, exp(2 * tolerance)) if expected >= NEVER_BEFORE else 0.0,
+        errors=len(errors),
+        tolerance=exp(tolerance),
+    )
+
+
+def late_room(nights: Sequence[Night], expected: float) -> tuple[float, float]:
+    """Say how many rows out of time pass, and how many pass without a word.
+
+    Args:
+        nights: The target's earlier nights.
+        expected: What tonight should bring.
+    """
+    earlier = sorted(float(n.target.late) for n in nights if n.weight and isinstance(n.target.late, int))
+    second = earlier[-2] if len(earlier) >= 2 else 0.0
+    usual = median(earlier) if earlier else 0.0
+    limit = max(NEVER_BEFORE, LATE_SHARE * expected, 2.0 * second)
+    return limit, min(limit, max(NEVER_BEFORE, 3.0 * usual))
+
+
+def _coming(same: Sequence[Night], at: int, target: TargetPlan) -> list[float]:
+    """Return the forecasts for one night by the runs before it, the newest first."""
+    cutoff, start = target.cutoff, same[at - 1].target.cutoff
+    assert cutoff is not None
+    assert start is not None
+    found: list[float] = []
+    for night in reversed(same[max(0, at - 1 - CONFIRM) : at]):
+        forecast = _by(night, start, cutoff)
+        if forecast is not None:
+            found.append(forecast)
+    return found
+
+
+def _by(night: Night, start: datetime, end: datetime) -> float | None:
+    ages, cutoff = profile(night.target), night.target.cutoff
+    if ages is None or cutoff is None:
+        return None
+    first, last = (start - cutoff) / DAY, (end - cutoff) / DAY
+    if last > ages.ahead or last < first:
+        return None
+    return between(ages, first, last)
+
+
+def _errors(same: Sequence[Night]) -> list[float]:
+    """Return log(brought / forecast) of past nights, each against the run just before it."""
+    found: list[float] = []
+    for before, night in pairwise(same[-ERRORS - 1 :]):
+        start, end = before.target.cutoff, night.target.cutoff
+        if not night.weight or night.season.elapsed is None or start is None or end is None:
+            continue
+        forecast = _by(before, start, end)
+        if forecast is not None and max(forecast, night.fresh) >= NEVER_BEFORE:
+            found += [log((night.fresh + 1) / (forecast + 1))] * night.weight
+    return found
+
+
+def _tolerance(errors: Sequence[float]) -> float:
+    """Return the tolerance as a log ratio: the bias and, on top, the spread or the least, or what was seen before."""
+    ordered = sorted(errors)
+    count = len(ordered)
+    bias = deviation = 0.0
+    if count >= 3:
+        middle = median(ordered)
+        bias = max(0.0, middle)
+        # Errors that swing between two values have a MAD of 0; half the range of the middle two thirds does not.
+        last = count - 1
+        swing = 0.5 * (ordered[round(0.84 * last)] - ordered[round(0.16 * last)])
+        deviation = max(1.4826 * median([abs(e - middle) for e in ordered]), swing)
+    sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
+    seen = SEEN * ordered[-2] if count >= ENOUGH else 0.0
+    return max(bias + max(LEAST, SPREAD * sigma), seen)
+
+
+def _room(expected: float, tolerance: float) -> float:
+    return max(expected * exp(tolerance), (sqrt(expected) + SMALL) ** 2)

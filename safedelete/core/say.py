@@ -1,0 +1,156 @@
+"""Say a decision in words: the printed sentence, the codes, the days, and what to do next. Pure text.
+
+The sentence is the same for every verdict, so that it can be read at a glance every morning: tonight, its share, the
+nights it covers, what is usual and from how many runs, what was expected or forecast, the limit and the rule that
+set it, and the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from safedelete.core.decision import Decision, Measure, Refused
+from safedelete.core.findings import FINDINGS
+from safedelete.core.plan import AgeProfile, TargetPlan, Unknown
+
+BURSTY: Final = 10.0
+"""A limit this many times what is expected catches little more than wipes, and the sentence says so."""
+
+BURSTY_FROM: Final = 20.0
+"""Below this many expected items a wide limit is the small counts' doing, not the job's."""
+
+VERDICTS: Final = {"ok": "go", "warn": "go, with a warning", "stop": "STOP"}
+
+BAR: Final = 40
+"""Characters of the longest bar of the picture."""
+
+SPAN: Final = 14
+"""Days of the picture to either side of the cutoff that are drawn one by one."""
+
+
+def sentence(measure: Measure, *, unit: str | None = None, of: str = "table") -> str:
+    """Say one measure in one line.
+
+    Args:
+        measure: The measure, as decided.
+        unit: What is counted; the measure's own word when left out.
+        of: What the share is of.
+    """
+    word = unit or {"items": "items", "cascade": "rows"}.get(measure.measure, measure.measure)
+    if measure.tonight is None:
+        return f"tonight an unknown number of {word}; {VERDICTS[measure.verdict]}"
+    share = "" if measure.share is None else f" ({measure.share:.1%} of the {of})"
+    nights = ""
+    if measure.nights is not None and round(measure.nights) > 1:
+        nights = f" over {measure.nights:.0f} nights"
+    parts = [f"tonight {measure.tonight:,.0f} {word}{share}{nights}"]
+    if measure.usual_low is not None and measure.usual_high is not None:
+        source = (
+            f"from {measure.runs} run{'s' * (measure.runs != 1)}" if measure.runs else "by the time column"
+        )
+        parts.append(f"usual {measure.usual_low:,.0f}-{measure.usual_high:,.0f} {source}")
+    elif measure.rule == "no history":
+        parts.append("no earlier run to compare with")
+    if measure.forecast is not None:
+        parts.append(f"{measure.forecast:,.0f} forecast")
+    elif measure.expected is not None:
+        parts.append(f"about {measure.expected:,.0f} expected")
+    if measure.limit is not None:
+        parts.append(f"limit {measure.limit:,.0f} ({measure.rule})")
+        expected = measure.expected or 0.0
+        if expected >= BURSTY_FROM and measure.limit >= BURSTY * expected:
+            parts.append("bursty: this limit catches wipes only")
+    else:
+        parts.append(f"no limit ({measure.rule})")
+    parts.append(VERDICTS[measure.verdict])
+    return "; ".join(parts)
+
+
+def explain(decision: Decision, *, run: str | None = None) -> str:
+    """Say a whole decision: a sentence for each measure, findings, whether anything was deleted, and what next.
+
+    Args:
+        decision: The decision.
+        run: Id of the sealed run that an approval would name; without one, no approve command is given.
+    """
+    return "\n".join(_lines(decision, run))
+
+
+def picture(ages: AgeProfile, cutoff: datetime | None = None) -> list[str]:
+    """Draw the days around the cutoff, a line each, the oldest first.
+
+    Args:
+        ages: The day-by-day picture.
+        cutoff: Names the days by date where given.
+    """
+    counts = dict(ages.days)
+    back, ahead = min(SPAN, ages.back), min(SPAN, ages.ahead)
+    older = ages.older + sum(n for d, n in counts.items() if d < -back)
+    later = sum(n for d, n in counts.items() if d >= ahead)
+    rows = [(d, counts.get(d, 0)) for d in range(-back, ahead)]
+    most = max((n for _, n in rows), default=0)
+    lines = [f"  older           {older:>12,}"] if older else []
+    for d, n in rows:
+        if d == 0:
+            lines.append(f"  --- cutoff{'' if cutoff is None else f' {cutoff:%Y-%m-%d %H:%M}'} ---")
+        bar = "#" * round(BAR * n / most) if most else ""
+        lines.append(f"  {d:+4d} day{'s' * (abs(d) != 1):1}       {n:>12,} {bar}".rstrip())
+    if later:
+        lines.append(f"  later           {later:>12,}")
+    return lines
+
+
+def _lines(decision: Decision, run: str | None) -> Iterator[str]:
+    refused = isinstance(decision, Refused)
+    codes = ", ".join(dict.fromkeys(f.code for f in decision.findings if f.severity == "refuse"))
+    plan = decision.plan
+    if isinstance(decision, Refused):
+        yield f"{plan.job} refused [{codes}]"
+    elif decision.approval is not None:
+        yield f"{plan.job} approved by {decision.approval.who} [{codes}]: {decision.approval.reason}"
+    else:
+        yield f"{plan.job} approved"
+    targets = {t.name: t for t in plan.targets}
+    for measure in decision.measures:
+        target = targets.get(measure.target)
+        if target is not None and measure.measure == "items":
+            if target.items == 0:
+                yield f"{measure.target}: nothing to delete"
+                continue
+            of = "table" if target.kind == "rows" else "prefix"
+            yield f"{measure.target}: {sentence(measure, unit=target.kind, of=of)}"
+        else:
+            yield f"{measure.target}: {sentence(measure)}"
+    for found in decision.findings:
+        yield f"{'refused' if found.severity == 'refuse' else 'warning'} {found.code} {found.message}"
+        if found.hint:
+            yield f"    {found.hint}"
+    if not refused:
+        return
+    yield "Nothing was deleted."
+    for target in plan.targets:
+        yield from _look_at(target)
+    yield from _next(decision, run)
+
+
+def _look_at(target: TargetPlan) -> Iterator[str]:
+    if target.cutoff is not None:
+        yield f"{target.name}: cutoff {target.cutoff.isoformat(timespec='minutes')} (exclusive)"
+    if isinstance(target.ages, AgeProfile):
+        yield from picture(target.ages, target.cutoff)
+    elif isinstance(target.ages, Unknown):
+        yield f"{target.name}: no day-by-day picture: {target.ages.why}"
+
+
+def _next(decision: Decision, run: str | None) -> Iterator[str]:
+    stuck = sorted(
+        {f.code for f in decision.findings if f.severity == "refuse" and not FINDINGS[f.code].acceptable}
+    )
+    yield f"Last runs: safedelete history FILE {decision.plan.job}"
+    if stuck:
+        yield f"{', '.join(stuck)} cannot be approved: repair it, then plan again."
+    elif run is not None:
+        yield f'To accept this plan once: safedelete approve {run} --reason "..."'
+        yield "    --one-off when it must not count as usual; --usual when it is how nights will be from now on"

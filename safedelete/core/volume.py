@@ -1,0 +1,321 @@
+"""The volume rule: how much a night may take after what earlier nights took.
+
+In one sentence: *a night is refused when it takes more than its weekday's usual amount for each night it covers,
+times a headroom that is as large as this job has shown to need.*
+
+Every constant was chosen in a simulation (``python -m tests.bench.guard``) on its tuning set; ``docs/explanation/
+guard.md`` shows what each one buys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log, sqrt
+from typing import Final
+
+from safedelete.core.baseline import SHORTEST, WINDOW, Season
+
+SAME_WEEKDAY: Final = 8
+"""Usual = median of this many runs of the weekday: two months forget a level, and one bad night cannot move it."""
+
+SEEN_WEEKDAY: Final = 2
+"""Runs of a weekday before it has a usual of its own; until then the level of all days stands in."""
+
+LEVEL: Final = 28
+"""Runs in the level of all days: four whole weeks, so that no weekday weighs more than another."""
+
+SPREAD: Final = 4.0
+"""Headroom in robust standard deviations of log(rows / usual). 3.3 catches more x2 and stops 1.6 times as often."""
+
+SPREAD_PARTS: Final = 5.0
+"""The same for objects, bytes and cascades: they mostly rise with the items, and each is one more chance of a
+false stop."""
+
+PRIOR_SPREAD: Final = 0.3
+"""Log standard deviation assumed of a job nobody knows yet; night-to-night spreads of regular jobs lie below it."""
+
+PRIOR_WEIGHT: Final = 6.0
+"""Runs that the assumption is worth."""
+
+FLOOR: Final = 1.6
+"""Headroom is never below this: a change of half as much again is not worth waking anybody."""
+
+YOUNG: Final = 3.0
+"""Added to the floor divided by the number of runs: a baseline of one night allows 4.6 times that night."""
+
+SEEN: Final = 1.5
+"""Exponent on the second-largest ratio seen: second, so that one bad night that slipped through teaches nothing."""
+
+ENOUGH: Final = 10
+"""Ratios before the second-largest is used; until then the floor times the largest."""
+
+SMALL: Final = 1.5
+"""Limit at least (sqrt(usual) + this) squared: about three standard deviations of a Poisson count."""
+
+PEAK: Final = 2.0
+"""A day of the month is a peak when it is above this times usual (or above the root of the headroom)."""
+
+PEAK_ROOM: Final = 2.0
+"""A day of the month that was a peak before may take this times the largest of its peaks."""
+
+FIRST_EDGE: Final = 6.0
+"""Headroom on the first end or first beginning of a month that a job sees: monthly batches are 3 to 8 times usual."""
+
+CATCH_UP: Final = 1.5
+"""Nights from which a run does not teach: what it took cannot be dealt out to single days."""
+
+NEVER_BEFORE: Final = 20.0
+"""Rows that may go where there never were any: below this every ratio is noise."""
+
+EDGE: Final = 0b11
+"""Season bits of the last and the first day of a month."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one earlier night took by one measure.
+
+    Attributes:
+        value: Rows, objects or bytes.
+        season: The days it covers.
+        weight: 0: executed, but never teaches; 1; 2: counts as seen twice.
+    """
+
+    value: float
+    season: Season
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What the volume rule says about tonight.
+
+    Attributes:
+        limit: Most that passes; infinite where there is nothing to go by.
+        low: Fewer than this is far too few; 0 where that cannot be said.
+        expected: Usual amount for the nights covered; None without a baseline.
+        usual_low: 10 % point of what a night took lately, for the nights covered.
+        usual_high: 90 % point.
+        runs: Runs in the baseline.
+        headroom: Times usual.
+        rule: What set the limit.
+    """
+
+    limit: float = inf
+    low: float = 0.0
+    expected: float | None = None
+    usual_low: float | None = None
+    usual_high: float | None = None
+    runs: int = 0
+    headroom: float = 1.0
+    rule: str = "no baseline"
+
+
+def judge(history: Sequence[Sample], tonight: Season, *, small: float, spread: float = SPREAD) -> Usual:
+    """Say how much tonight may take.
+
+    Args:
+        history: Earlier nights, oldest first, empty ones included.
+        tonight: The days it covers; an unknown elapsed time counts as one night.
+        small: Largest first run that may stand for a night (its own elapsed time is unknown).
+        spread: Headroom in robust standard deviations.
+    """
+    base = _baseline(history, small)
+    if not base:
+        return Usual()
+    elapsed = 1.0 if tonight.elapsed is None else max(tonight.elapsed, SHORTEST)
+    single = [s for s in base if _covers(s) < CATCH_UP]
+    runs = single if len(single) >= 5 else base
+    rates = [_rate(s) for s in runs]
+    levels = _levels(runs, rates)
+    room, rule = _headroom(runs, rates, levels, tonight, spread)
+    nights, expected = _expect(levels, tonight.weekday, elapsed)
+
+    limit = (expected + nights) * room - nights
+    once = levels.once[tonight.weekday]
+    if once:
+        limit = max(limit, once * elapsed * room)
+    for other, name in (
+        _day_of_month(base, levels, tonight, expected, nights, room),
+        _after_a_quiet_night(history, levels, tonight, expected, nights, room),
+        ((sqrt(expected) + SMALL) ** 2, "small counts"),
+    ):
+        if other > limit:
+            limit, rule = other, name
+    recent = sorted(rates[-LEVEL:])
+    return Usual(
+        limit=limit,
+        low=_too_few(history, levels, tonight.weekday, expected, room),
+        expected=expected,
+        usual_low=_point(recent, 0.1) * elapsed,
+        usual_high=_point(recent, 0.9) * elapsed,
+        runs=len(base),
+        headroom=room,
+        rule=rule,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """Usual amount per night by weekday, from how many runs, and what a weekday took that was seen once."""
+
+    usual: list[float]
+    seen: list[int]
+    once: list[float]
+
+    @property
+    def weekly(self) -> bool:
+        return max(self.seen) >= SEEN_WEEKDAY
+
+
+def _baseline(history: Sequence[Sample], small: float) -> list[Sample]:
+    teaching = [s for s in history if s.weight and s.value > 0]
+    timed = [s for s in teaching if s.season.elapsed is not None]
+    if len(timed) < 3:
+        # The first run covers an unknown time. It stands in until there are others, unless it looks like a backlog.
+        timed = [s for s in teaching if s.season.elapsed is not None or s.value <= small]
+    return timed[-WINDOW:]
+
+
+def _covers(sample: Sample) -> float:
+    return 1.0 if sample.season.elapsed is None else max(sample.season.elapsed, SHORTEST)
+
+
+def _rate(sample: Sample) -> float:
+    return sample.value / _covers(sample)
+
+
+def _levels(runs: Sequence[Sample], rates: Sequence[float]) -> _Levels:
+    by_day: list[list[float]] = [[], [], [], [], [], [], []]
+    for sample, rate in zip(runs, rates, strict=True):
+        if not sample.season.days & EDGE:
+            by_day[sample.season.weekday].append(rate)
+    level = median(rates[-LEVEL:])
+    usual = [level] * 7
+    seen = [0] * 7
+    once = [0.0] * 7
+    for day, values in enumerate(by_day):
+        recent = values[-SAME_WEEKDAY:]
+        seen[day] = len(recent)
+        if len(recent) >= SEEN_WEEKDAY:
+            usual[day] = median(recent)
+        elif recent:
+            once[day] = recent[0]
+    return _Levels(usual, seen, once)
+
+
+def _headroom(
+    runs: Sequence[Sample], rates: Sequence[float], levels: _Levels, tonight: Season, spread: float
+) -> tuple[float, str]:
+    usual = levels.usual
+    ratios = [log((x + 1) / (usual[s.season.weekday] + 1)) for s, x in zip(runs, rates, strict=True)]
+    apart = _peak_days(runs, ratios) & ~tonight.days
+    if not tonight.days & EDGE:
+        apart |= EDGE
+    kept = [
+        (r, s.weight)
+        for r, s in zip(ratios, runs, strict=True)
+        if not s.season.days & apart and (not levels.weekly or levels.seen[s.season.weekday] >= SEEN_WEEKDAY)
+    ]
+    if len(kept) < 3:
+        kept = [(r, s.weight) for r, s in zip(ratios, runs, strict=True)]
+    ordered = sorted(r for r, _ in kept)
+    count = len(ordered)
+    deviation = 0.0
+    if count >= 3:
+        middle = _middle(ordered)
+        deviation = 1.4826 * median([abs(r - middle) for r in ordered])
+    sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
+    if count < ENOUGH:
+        seen = max(0.0, ordered[-1]) + log(FLOOR)
+    else:
+        twice = [r for r, weight in kept if weight > 1]
+        seen = SEEN * max(ordered[-2], *twice, 0.0)
+    room, rule = max(
+        (log(FLOOR + YOUNG / len(runs)), "floor"), (spread * sigma, "spread"), (seen, "seen before")
+    )
+    return exp(min(room, 50.0)), rule
+
+
+def _peak_days(runs: Sequence[Sample], ratios: Sequence[float]) -> int:
+    """Return the days of the month that were far above usual every time, at least twice."""
+    if len(runs) < LEVEL:
+        return 0
+    times: dict[int, int] = {}
+    peaks: dict[int, int] = {}
+    high = log(PEAK)
+    for sample, ratio in zip(runs, ratios, strict=True):
+        bits = sample.season.days
+        for bit in (1 << (bits.bit_length() - 1), 1) if bits & 1 else (1 << (bits.bit_length() - 1),):
+            times[bit] = times.get(bit, 0) + 1
+            peaks[bit] = peaks.get(bit, 0) + (ratio > high)
+    return sum(bit for bit, n in times.items() if n >= 2 and peaks[bit] == n)
+
+
+def _expect(levels: _Levels, weekday: int, elapsed: float) -> tuple[int, float]:
+    nights = max(1, round(elapsed))
+    if nights == 1:
+        return 1, levels.usual[weekday] * elapsed
+    days = [(weekday - back) % 7 for back in range(min(nights, 28))]
+    return nights, sum(levels.usual[d] for d in days) * nights / len(days)
+
+
+def _day_of_month(
+    base: Sequence[Sample], levels: _Levels, tonight: Season, expected: float, nights: int, room: float
+) -> tuple[float, str]:
+    same = [s for s in base if s.season.days & tonight.days]
+    edge = tonight.days & EDGE
+    if edge and len(base) >= 4 and not any(s.season.days & edge for s in base):
+        return (expected + nights) * FIRST_EDGE - nights, "first month edge"
+    if not same:
+        return 0.0, ""
+    usual = levels.usual
+    ratio = max((_rate(s) + 1) / (usual[s.season.weekday] + 1) for s in same)
+    if ratio <= max(PEAK, sqrt(room)):
+        return 0.0, ""
+    peak = PEAK_ROOM * max(*(_rate(s) for s in same), usual[tonight.weekday] * ratio)
+    return peak + (expected * room if nights > 1 else 0.0), "day of month"
+
+
+def _after_a_quiet_night(
+    history: Sequence[Sample], levels: _Levels, tonight: Season, expected: float, nights: int, room: float
+) -> tuple[float, str]:
+    """A night that brought less than half its usual may be followed by its catch-up."""
+    last = history[-1]
+    day = last.season.weekday
+    if nights > 1 or last.weight == 0 or last.season.elapsed is None or last.season.elapsed >= CATCH_UP:
+        return 0.0, ""
+    if min(levels.seen[day], levels.seen[tonight.weekday]) < SEEN_WEEKDAY:
+        return 0.0, ""
+    if last.value >= 0.5 * levels.usual[day]:
+        return 0.0, ""
+    return (levels.usual[day] + expected) * room - last.value, "after a quiet night"
+
+
+def _too_few(history: Sequence[Sample], levels: _Levels, weekday: int, expected: float, room: float) -> float:
+    """Return what is far too few, or 0: a job that had empty nights, or few rows, is left alone."""
+    same = [
+        s.value
+        for s in history
+        if levels.weekly and s.season.weekday == weekday and s.season.elapsed is not None
+    ][-SAME_WEEKDAY:]
+    if len(same) < 4:
+        same = [s.value for s in history[-30:]] if len(history) >= 14 else []
+    if not same or min(same) <= 0 or expected < NEVER_BEFORE:
+        return 0.0
+    return max(1.0, expected / max(5.0, room**2))
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle of some values; statistics.median costs three times as much on these short lists."""
+    return _middle(sorted(values))
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else 0.5 * (ordered[half - 1] + ordered[half])
+
+
+def _point(ordered: Sequence[float], share: float) -> float:
+    return ordered[round(share * (len(ordered) - 1))]

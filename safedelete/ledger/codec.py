@@ -1,0 +1,102 @@
+"""Turn plans, decisions and outcomes into the ledger's JSON and back, with every field checked on the way in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from safedelete.core.decision import Approved, Decision, Refused
+from safedelete.core.outcome import ItemOutcome, Outcome, Tally
+from safedelete.core.plan import Plan
+from safedelete.errors import LedgerError
+
+T = TypeVar("T")
+
+_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
+_APPROVED: TypeAdapter[Approved] = TypeAdapter(Approved)
+_REFUSED: TypeAdapter[Refused] = TypeAdapter(Refused)
+_TALLIES: TypeAdapter[dict[str, Tally]] = TypeAdapter(dict[str, Tally])
+_OUTCOMES: TypeAdapter[dict[int, tuple[Outcome, str, str]]] = TypeAdapter(dict[int, tuple[Outcome, str, str]])
+_INDEXES: TypeAdapter[tuple[int, ...]] = TypeAdapter(tuple[int, ...])
+
+
+def dump_plan(plan: Plan) -> str:
+    """Write a plan as JSON."""
+    return _PLAN.dump_json(plan).decode()
+
+
+def load_plan(text: str, where: str) -> Plan:
+    """Read a plan back."""
+    return _load(_PLAN, text, where)
+
+
+def dump_decision(decision: Decision) -> str:
+    """Write a decision as JSON, tagged with what it is."""
+    if isinstance(decision, Approved):
+        return json.dumps({"approved": True, "value": _APPROVED.dump_python(decision, mode="json")})
+    return json.dumps({"approved": False, "value": _REFUSED.dump_python(decision, mode="json")})
+
+
+def load_decision(text: str, where: str) -> Decision:
+    """Read a decision back, for showing it."""
+    try:
+        document: Any = json.loads(text)
+        approved, value = document["approved"], json.dumps(document["value"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(where, error) from error
+    return _load(_APPROVED, value, where) if approved else _load(_REFUSED, value, where)
+
+
+def dump_tallies(tallies: Mapping[str, Tally]) -> str:
+    """Write outcome sums by target."""
+    return _TALLIES.dump_json(dict(tallies)).decode()
+
+
+def load_tallies(text: str | None, where: str) -> dict[str, Tally]:
+    """Read outcome sums back."""
+    return {} if text is None else _load(_TALLIES, text, where)
+
+
+def dump_outcomes(outcomes: Mapping[int, ItemOutcome]) -> str:
+    """Write the outcomes other than deleted, by index."""
+    return json.dumps(
+        {str(i): [o.state.value, o.code, o.detail] for i, o in outcomes.items()}, separators=(",", ":")
+    )
+
+
+def load_outcomes(text: str | None, where: str) -> dict[int, ItemOutcome]:
+    """Read outcomes back."""
+    if text is None:
+        return {}
+    return {i: ItemOutcome(*fields) for i, fields in _load(_OUTCOMES, text, where).items()}
+
+
+def dump_indexes(indexes: Sequence[int]) -> str:
+    """Write item indexes."""
+    return json.dumps(list(indexes), separators=(",", ":"))
+
+
+def load_indexes(text: str | None, where: str) -> tuple[int, ...]:
+    """Read item indexes back."""
+    return () if text is None else _load(_INDEXES, text, where)
+
+
+def damaged(where: str, error: Exception) -> LedgerError:
+    """Say that a ledger row cannot be read."""
+    first = str(error).splitlines()[0]
+    return LedgerError(
+        f"The ledger's {where} cannot be read: {first}.",
+        hint="It was damaged, edited, or written by another version. Cancel the run and plan again; "
+        "`safedelete show` lists what is readable.",
+        deleted=None,
+    )
+
+
+def _load(adapter: TypeAdapter[T], text: str, where: str) -> T:
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        raise damaged(where, error) from error

@@ -1,0 +1,79 @@
+"""The ledger's tables.
+
+Instants are ISO 8601 text in UTC: readable in any SQL shell, sortable, and the same on every database. The lease
+alone counts milliseconds, by the database's own clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
+
+VERSION: Final = 1
+"""Version of the tables below; ``init`` writes it, and everything else compares it."""
+
+metadata: Final = MetaData()
+
+_TEXT: Final = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_BLOB: Final = LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
+
+meta: Final = Table(
+    "safedelete_meta",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", _TEXT, nullable=False),
+    comment="safedelete: version of these tables, and the environment, databases and buckets they are bound to",
+)
+
+run: Final = Table(
+    "safedelete_run",
+    metadata,
+    Column("run", String(32), primary_key=True),
+    Column("job", String(64), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("finished_at", String(32)),
+    Column("owner", String(255), nullable=False),
+    Column("plan", _TEXT),
+    Column("decision", _TEXT),
+    Column("tally", _TEXT),
+    Column("reason", _TEXT),
+    Column("exit_code", Integer),
+    Column("sealed_bytes", BigInteger, nullable=False, default=0),
+    Column("teaches", Integer, nullable=False, default=1),
+    Index("safedelete_run_by_job", "job", "started_at"),
+    comment="safedelete: one row a run, with its plan, decision and outcome sums",
+)
+
+batch: Final = Table(
+    "safedelete_batch",
+    metadata,
+    Column("run", String(32), primary_key=True),
+    Column("target", Integer, primary_key=True, autoincrement=False),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("state", String(16), nullable=False),
+    Column("item_count", Integer, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("data", _BLOB, nullable=False),
+    Column("tally", _TEXT),
+    Column("outcomes", _TEXT),
+    Column("pending", _TEXT),
+    comment="safedelete: sealed keys, a batch a row, and every outcome other than deleted",
+)
+
+approval: Final = Table(
+    "safedelete_approval",
+    metadata,
+    Column("run", String(32), primary_key=True),
+    Column("at", String(32), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("codes", _TEXT, nullable=False),
+    Column("reason", _TEXT, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("expires_at", String(32), nullable=False),
+    Column("teaches", Integer, nullable=False),
+    comment="safedelete: one-time approvals of refused plans; grant writing to approvers only",
+)

@@ -1,0 +1,156 @@
+"""Import a job file and collect the jobs it declares.
+
+A job file is code: it runs with the caller's rights. While it loads, opening a database connection is refused with
+the line that did it, since whatever a file does at import time it would do on every ``--help`` of a host and at every boot.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from safedelete.declare import Declared, Job, Purge
+from safedelete.errors import ConfigError, SafeDeleteError
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A loaded job file.
+
+    Attributes:
+        path: Where it is.
+        jobs: The jobs in it by name, in the order of declaration.
+    """
+
+    path: Path
+    jobs: dict[str, Declared]
+
+    def pick(self, names: Iterable[str]) -> list[Declared]:
+        """Return the jobs of these names, or all when there are none.
+
+        Raises:
+            ConfigError: A name is unknown; says which there are.
+        """
+        wanted = list(names) or list(self.jobs)
+        for name in wanted:
+            if name not in self.jobs:
+                raise ConfigError(
+                    f"{self.path}: there is no job named {name!r}.",
+                    hint=f"It declares: {', '.join(self.jobs)}.",
+                )
+        return [self.jobs[name] for name in wanted]
+
+    def one(self, name: str | None) -> Declared:
+        """Return the job of this name, or the only one.
+
+        Raises:
+            ConfigError: The name is unknown, or missing while there are several.
+        """
+        if name is None and len(self.jobs) > 1:
+            raise ConfigError(
+                f"{self.path} declares {len(self.jobs)} jobs: name the one to run.",
+                hint=f"One of: {', '.join(self.jobs)}.",
+            )
+        return self.pick([name] if name else [])[0]
+
+
+def load(path: Path) -> JobFile:
+    """Import a job file.
+
+    Args:
+        path: The file. Its own folder is importable while it loads, as for a script.
+
+    Returns:
+        The jobs it declares at module level, also those in lists and tuples there.
+
+    Raises:
+        ConfigError: The file does not exist, does not parse, raises, opens a connection, declares no job, or two jobs of
+            one name. Nothing was deleted.
+    """
+    if not path.is_file():
+        raise ConfigError(
+            f"There is no job file {path}.", hint="Name a Python file that declares a Purge or a @job."
+        )
+    module = _import(path.resolve())
+    jobs: dict[str, Declared] = {}
+    for declared in _declared(module):
+        if declared.name in jobs and jobs[declared.name] is not declared:
+            raise ConfigError(
+                f"{path}: two jobs are named {declared.name!r}.",
+                hint="The lock, the baseline and the deployed resources go by the name; give each its own.",
+            )
+        jobs[declared.name] = declared
+    if not jobs:
+        raise ConfigError(
+            f"{path}: the file declares no job.", hint="Declare a Purge(...) or a @job(...) at module level."
+        )
+    return JobFile(path, jobs)
+
+
+def _declared(module: ModuleType) -> Iterator[Declared]:
+    for value in vars(module).values():
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, (Purge, Job)):
+                yield item
+
+
+def _import(path: Path) -> ModuleType:
+    name = f"safedelete_jobs_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path}: not a Python file.", hint="A job file ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    sys.modules[name] = module
+    try:
+        with _no_connections(path):
+            spec.loader.exec_module(module)
+    except SafeDeleteError as error:
+        line = _line(error, path)
+        raise type(error)(f"{path}{line}: {error}", hint=error.hint) from error
+    except SyntaxError as error:
+        where = f"{error.filename or path}:{error.lineno or '?'}"
+        raise ConfigError(f"{where}: {error.msg}.", hint="The job file does not parse as Python.") from error
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        line = _line(error, path)
+        raise ConfigError(
+            f"{path}{line}: {type(error).__name__} while the job file was loaded: {error}.",
+            hint="Run `python " + path.name + "` to see the whole traceback.",
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+        sys.modules.pop(name, None)
+    return module
+
+
+def _line(error: BaseException, path: Path) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f":{frames[-1].lineno}" if frames else ""
+
+
+@contextmanager
+def _no_connections(path: Path) -> Iterator[None]:
+    def refuse(*_: Any) -> None:
+        frames = [f for f in traceback.extract_stack() if f.filename == str(path)]
+        line = f" (line {frames[-1].lineno})" if frames else ""
+        raise ConfigError(
+            f"the job file opens a database connection while it loads{line}.",
+            hint="Declare only; connect inside the job's function. `create_engine` alone is fine.",
+        )
+
+    event.listen(Engine, "do_connect", refuse)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "do_connect", refuse)

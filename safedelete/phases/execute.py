@@ -1,0 +1,348 @@
+"""Phase 5: delete exactly what was sealed. The only module that calls a store's ``delete``.
+
+It takes an ``Approved`` and a ``Cleared``, which only the guard and the preflight make. Each batch is one short
+transaction that holds its rows from first to last, and its steps stand in this order because the one after each
+cannot be undone:
+
+1. intent: the batch is marked in doubt in the ledger, committed;
+2. fence, then hold the sealed rows that still match and still name the sealed objects;
+3. delete the rows behind a savepoint, and hold what that touched against the plan: whatever the database refuses
+   shows here, before any object is touched;
+4. the objects, each request gated by the lease's local deadline and a proof that the transaction still lives;
+5. all acknowledged: outcomes to the ledger, the lease pinned, commit;
+6. some not: back to the savepoint, and only the rows whose objects are acknowledged go.
+
+A crash at any point leaves rows in place and a batch in doubt, which the next run asks about key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from safedelete.core.decision import Approved
+from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.outcome import DANGLING, LOCKED, ItemOutcome, Outcome, Tally
+from safedelete.core.plan import Plan
+from safedelete.core.run import BatchState
+from safedelete.core.seal import ObjectBatch, RowBatch, digest
+from safedelete.errors import BlastRadiusError, LedgerError, PartialDeleteError, StalePlanError, StoreError
+from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
+from safedelete.phases.preflight import Cleared
+from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven
+from safedelete.ports import (
+    BatchRef,
+    Clock,
+    Deletion,
+    Lease,
+    Ledger,
+    ObjectStore,
+    RowTransaction,
+    StoredBatch,
+)
+
+log = structlog.get_logger("safedelete.execute")
+
+ATTEMPTS: Final = 3
+"""Times a batch is tried when its database connection fails; each retry asks the store for what is in doubt first."""
+
+OPEN: Final = frozenset({BatchState.SEALED, BatchState.IN_DOUBT})
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What executing needs beside the targets."""
+
+    ledger: Ledger
+    lease: Lease
+    clock: Clock
+    stop: Stop
+    progress: Progress
+
+
+def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part], tools: Tools) -> None:
+    """Delete what was sealed for a run, batch by batch. Deletes.
+
+    Also goes on where an interrupted run ended: settled batches are left alone, batches in doubt are asked about.
+
+    Args:
+        approved: The guard's approval, on the sealed counts.
+        cleared: The preflight's proof, for the same plan.
+        run: Whose sealed batches.
+        parts: The plan's targets, in order.
+        tools: Ledger, lease, clock, stop and progress.
+
+    Raises:
+        StalePlanError: Approval, proof and seal are not of one plan; nothing was deleted.
+        IncompleteError: Stopped between batches; resumable.
+        LockLostError: The lease is gone; nothing more was deleted.
+        StoreError: A database or object store failed for good; resumable.
+        PartialDeleteError: A batch was denied as a whole; the rest was not attempted.
+        BlastRadiusError: A delete touched more than was planned; that batch was rolled back.
+    """
+    plan = approved.plan
+    _matching(plan, cleared, run, tools.ledger)
+    sealed = tools.ledger.sealed(run)
+    work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
+    for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
+        if isinstance(part, RowPart):
+            radius = Radius.planned(target, sealed=sealed.get(index, 0), free=part.may_touch)
+            todo: _Batch = _RowBatches(work, part, radius)
+        else:
+            todo = _ObjectBatches(work, part)
+        for wanted in (OPEN, {BatchState.DEFERRED}):
+            for stored in tools.ledger.batches(run, wanted):
+                if stored.ref.target == index:
+                    tools.stop.between()
+                    tools.lease.gate()
+                    _persevere(todo, stored, tools.clock)
+        _stop_after_failure(run, index, len(parts), tools.ledger)
+
+
+class _Batch:
+    """How one kind of batch is deleted."""
+
+    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class _Work:
+    as_of: datetime
+    tools: Tools
+    done: int
+    total: int
+
+    def settle(
+        self,
+        stored: StoredBatch,
+        outcomes: Mapping[int, ItemOutcome],
+        pending: Sequence[int],
+        transaction: RowTransaction | None,
+    ) -> Tally:
+        tally = Tally.of(outcomes.values()) + Tally(deleted=len(stored.items) - len(outcomes) - len(pending))
+        self.tools.ledger.settle(stored.ref, tally, outcomes, pending, transaction)
+        return tally
+
+    def report(self, stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], tally: Tally) -> None:
+        self.done += len(stored.items)
+        for index, outcome in outcomes.items():
+            log.warning(
+                "kept",
+                item=_name(stored.items, index),
+                outcome=outcome.state.value,
+                code=outcome.code,
+                detail=outcome.detail,
+            )
+        log.debug(
+            "batch",
+            target=stored.ref.target,
+            seq=stored.ref.seq,
+            deleted=tally.deleted,
+            items=len(stored.items),
+        )
+        self.tools.progress("execute", min(self.done, self.total), self.total)
+
+
+class _RowBatches(_Batch):
+    def __init__(self, work: _Work, part: RowPart, radius: Radius) -> None:
+        self._work = work
+        self._part = part
+        self._radius = radius
+
+    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+        assert isinstance(stored.items, RowBatch)
+        tools, store = self._work.tools, self._part.store
+        last = stored.state is BatchState.DEFERRED
+        places = {row.key: i for i, row in enumerate(stored.items.rows)}
+        wanted = [stored.items.rows[i] for i in stored.pending] if last else list(stored.items.rows)
+        if store is not None:
+            tools.ledger.doubt(stored.ref)
+        transaction = self._part.target.begin(self._work.as_of)
+        try:
+            joined = tools.ledger.joins(transaction)
+            if store is None and not joined:
+                # Rows and record commit apart: without intent, a crash in between would look like "not attempted".
+                tools.ledger.doubt(stored.ref)
+            kept, touched = self._delete(transaction, wanted, store, ask=doubt or last)
+            outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
+            locked = [] if last else [i for i, o in outcomes.items() if o.code == LOCKED]
+            final = {i: o for i, o in outcomes.items() if i not in locked}
+            tally = self._work.settle(stored, final, locked, transaction) if joined else None
+            tools.lease.pin(transaction)
+            transaction.commit()
+        except BaseException:
+            transaction.rollback()
+            raise
+        self._radius.spend(touched)
+        if tally is None:
+            tally = self._work.settle(stored, final, locked, None)
+        self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
+        if store is not None:
+            _stop_when_denied(stored, final)
+
+    def _delete(
+        self,
+        transaction: RowTransaction,
+        wanted: Sequence[SealedRow],
+        store: ObjectStore | None,
+        *,
+        ask: bool,
+    ) -> tuple[dict[Key, ItemOutcome], Mapping[str, int]]:
+        tools = self._work.tools
+        tools.lease.fence(transaction)
+        held = transaction.hold(wanted)
+        kept = dict(held.missing)
+        deletion = self._within_radius(transaction.delete(held.rows))
+        kept |= deletion.kept
+        if store is None:
+            return kept, deletion.touched or {}
+        if ask:
+            kept = proven(wanted, kept, held.named, store)
+        refs = list(dict.fromkeys(ref for row in deletion.rows for ref in row.objects))
+        shared = self._part.target.shares_objects
+        spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
+        answers = store.delete([ref for ref in refs if ref not in spared], gate=self._gate(transaction))
+        good = [row for row in deletion.rows if acknowledged(row, answers, spared)]
+        if len(good) == len(deletion.rows):
+            return kept, deletion.touched or {}
+        bad = {row.key for row in deletion.rows} - {row.key for row in good}
+        kept |= {row.key: kept_for_objects(row, answers, spared) for row in deletion.rows if row.key in bad}
+        transaction.undo()
+        again = self._within_radius(transaction.delete(good))
+        # Its objects are gone by now: a row that cannot go after all is left without them.
+        kept |= {
+            key: ItemOutcome(
+                Outcome.FAILED, DANGLING, f"its objects went, then the row stayed: {o.detail or o.code}"
+            )
+            for key, o in again.kept.items()
+        }
+        return kept, again.touched or {}
+
+    def _within_radius(self, deletion: Deletion) -> Deletion:
+        if deletion.touched is not None:
+            broken = self._radius.broken_by(deletion.touched)
+            if broken:
+                raise BlastRadiusError(
+                    f"{self._part.target.name}: {broken}. The batch was rolled back and the run stopped.",
+                    hint="Plan again: the plan counts cascades as they are now. A table that a trigger writes to is "
+                    "named with Rows(..., may_touch=[...]).",
+                    deleted=None,
+                )
+        return deletion
+
+    def _gate(self, transaction: RowTransaction) -> Callable[[], None]:
+        tools = self._work.tools
+
+        def gate() -> None:
+            tools.stop.within()
+            transaction.prove_alive()
+            # Last, since it is what makes the next request safe: nothing slow stands between it and the request.
+            tools.lease.gate()
+
+        return gate
+
+
+class _ObjectBatches(_Batch):
+    def __init__(self, work: _Work, part: ObjectPart) -> None:
+        self._work = work
+        self._part = part
+
+    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+        del (
+            doubt
+        )  # Deleting the same objects again gives the same end; nothing but the objects depends on it.
+        assert isinstance(stored.items, ObjectBatch)
+        tools = self._work.tools
+        refs = stored.items.objects
+        tools.lease.fence()
+
+        def gate() -> None:
+            tools.stop.within()
+            tools.lease.gate()
+
+        answers = self._part.target.store.delete(refs, gate=gate)
+        outcomes = {
+            i: answers[ref] for i, ref in enumerate(refs) if answers[ref].state is not Outcome.DELETED
+        }
+        transaction = tools.ledger.open()
+        try:
+            tally = Tally.of(outcomes.values()) + Tally(deleted=len(refs) - len(outcomes))
+            tools.ledger.settle(stored.ref, tally, outcomes, (), transaction)
+            tools.lease.pin(transaction)
+            transaction.commit()
+        except BaseException:
+            transaction.rollback()
+            raise
+        self._work.report(stored, outcomes, tally)
+        _stop_when_denied(stored, outcomes)
+
+
+def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
+    same = (cleared.job, cleared.fingerprint, cleared.as_of) == (plan.job, plan.fingerprint, plan.as_of)
+    if not same:
+        raise StalePlanError(f"{plan.job}: the preflight proved another plan than the guard approved.")
+    found = digest(plan.fingerprint, plan.as_of, ledger.checksums(run))
+    if found != plan.digest:
+        raise LedgerError(
+            f"The sealed batches of run {run} are not those that were approved (digest {found[:12]}, approved "
+            f"{(plan.digest or 'none')[:12]}).",
+            hint="The ledger was damaged or edited. Cancel the run and plan again.",
+        )
+
+
+def _persevere(todo: _Batch, stored: StoredBatch, clock: Clock) -> None:
+    doubt = stored.state is BatchState.IN_DOUBT
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            todo.delete_batch(stored, doubt=doubt)
+        except (BlastRadiusError, PartialDeleteError):
+            raise
+        except StoreError as error:
+            if attempt == ATTEMPTS:
+                raise
+            log.warning("batch failed, trying again", attempt=attempt, error=str(error), **_place(stored.ref))
+            doubt = True
+            clock.sleep(0.2 * 2**attempt)
+        else:
+            return
+
+
+def _stop_when_denied(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome]) -> None:
+    """Stop when not one item of a batch went because the store would not: the next thousand would fare the same."""
+    bad = [o for o in outcomes.values() if o.state in (Outcome.FAILED, Outcome.UNKNOWN)]
+    if bad and len(bad) == len(stored.items):
+        raise PartialDeleteError(
+            f"Not one of the {len(stored.items):,} items of a batch could be deleted: {bad[0].code or bad[0].state.value} "
+            f"({bad[0].detail}). The run stopped; later batches were not attempted.",
+            hint="`safedelete check` names the permission that is missing.",
+            deleted=None,
+        )
+
+
+def _stop_after_failure(run: str, index: int, targets: int, ledger: Ledger) -> None:
+    tally = ledger.tally(run).get(index, Tally())
+    if not tally.clean and index + 1 < targets:
+        raise PartialDeleteError(
+            f"Target {index + 1} of {targets} ended with {tally.failed:,} failed and {tally.unknown:,} unknown item(s); "
+            "the later targets were not attempted.",
+            hint="`safedelete show RUN --items` lists them.",
+            deleted=None,
+        )
+
+
+def _place(ref: BatchRef) -> dict[str, int]:
+    return {"target": ref.target, "seq": ref.seq}
+
+
+def _name(items: RowBatch | ObjectBatch, index: int) -> str:
+    if isinstance(items, ObjectBatch):
+        ref = items.objects[index]
+        return f"s3://{ref.bucket}/{ref.key}"
+    row = items.rows[index]
+    names = "".join(f" s3://{ref.bucket}/{ref.key}" for ref in row.objects)
+    return f"{', '.join(str(part) for part in row.key)}{names}"

@@ -1,0 +1,114 @@
+"""A purge's targets as the phases are handed them, and the two ways a run can be asked to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from safedelete.core.plan import Cascade, TargetPlan
+from safedelete.ports import ObjectStore as Store
+from safedelete.ports import ObjectTarget, Prober, RowTarget
+
+
+@dataclass(frozen=True, slots=True)
+class RowPart:
+    """A table target, with the store of the objects its rows own.
+
+    Attributes:
+        target: The table.
+        store: Where owned objects are; None where rows own none.
+        probers: What proves the permissions it needs.
+        may_touch: Tables that triggers may write to.
+    """
+
+    target: RowTarget
+    store: Store | None
+    probers: tuple[Prober, ...] = ()
+    may_touch: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPart:
+    """A prefix target."""
+
+    target: ObjectTarget
+    probers: tuple[Prober, ...] = ()
+
+
+Part: TypeAlias = RowPart | ObjectPart
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a phase's name, items done, and items in all."""
+
+
+def quiet(_phase: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
+class Stop:
+    """How a run learns that it has to end; both checks are plain reads.
+
+    Args:
+        between: Raises between batches once the deadline has passed, or a stop or cancellation was asked for.
+        within: Raises inside a batch only when its last moment has come, so that a batch in flight is finished
+            rather than left in doubt.
+    """
+
+    def __init__(self, between: Callable[[], None], within: Callable[[], None]) -> None:
+        self.between = between
+        self.within = within
+
+
+def never() -> None:
+    """Never stop."""
+
+
+@dataclass(slots=True)
+class Radius:
+    """What one target's deletions may touch beside its own rows, and what they have touched so far.
+
+    Attributes:
+        own: The target's table name.
+        rows: Rows of its own that may go: the sealed ones, and those that reference each other.
+        allowed: Rows each other table may lose or have altered, as planned.
+        free: Tables that triggers may write to without a count.
+        spent: What was touched in committed batches.
+    """
+
+    own: str
+    rows: int
+    allowed: Mapping[str, int]
+    free: frozenset[str]
+    spent: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def planned(cls, plan: TargetPlan, *, sealed: int, free: frozenset[str]) -> Radius:
+        """Take the limits from a plan; a cascade whose size is unknown allows none."""
+        allowed: dict[str, int] = {}
+        for cascade in plan.cascades:
+            if cascade.action != "block":
+                allowed[cascade.table] = allowed.get(cascade.table, 0) + _rows(cascade)
+        return cls(plan.name, sealed + allowed.pop(plan.name, 0), allowed, free)
+
+    def broken_by(self, touched: Mapping[str, int]) -> str:
+        """Say what in this batch lies outside the plan; empty when nothing does."""
+        for table, rows in touched.items():
+            if table in self.free or rows == 0:
+                continue
+            limit = self.rows if table == self.own else self.allowed.get(table)
+            total = self.spent.get(table, 0) + rows
+            if limit is None:
+                return f"{rows:,} row(s) of {table} were touched; the plan names no such table"
+            if total > limit:
+                return f"{total:,} row(s) of {table} would have been touched; the plan allows {limit:,}"
+        return ""
+
+    def spend(self, touched: Mapping[str, int]) -> None:
+        """Take a committed batch off what is allowed."""
+        for table, rows in touched.items():
+            self.spent[table] = self.spent.get(table, 0) + rows
+
+
+def _rows(cascade: Cascade) -> int:
+    return cascade.rows if isinstance(cascade.rows, int) else 0

@@ -1,0 +1,130 @@
+"""Phase 3: prove every permission the run needs, before the first delete. Changes nothing.
+
+What cannot be proven stops the run as a denial does: the classic failure is a role that may delete rows but not
+objects, and it is only ever found by trying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.core.plan import Plan
+from safedelete.errors import PreflightError
+from safedelete.ports import Prober, Proof, Verdict
+
+log = structlog.get_logger("safedelete.preflight")
+
+GROUPS: Final = 1000
+"""Most (bucket, parent, extension) groups that are probed: one DeleteObjects request holds that many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Proof that one plan's permissions were there; only :func:`preflight` makes it.
+
+    Attributes:
+        job: The purge.
+        fingerprint: The definition that was probed.
+        as_of: The plan's instant.
+        proofs: Everything that was proven.
+    """
+
+    job: str
+    fingerprint: str
+    as_of: datetime
+    proofs: tuple[Proof, ...]
+
+
+class Groups:
+    """Collects one object for each (bucket, parent, extension), as many as one probe can hold."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], ObjectRef] = {}
+        self.overflow = False
+
+    def add(self, refs: Iterable[ObjectRef]) -> None:
+        """Take in objects; memory stays bounded."""
+        for ref in refs:
+            parent, _, name = ref.key.rpartition("/")
+            place = (ref.bucket, parent, name.rpartition(".")[2] if "." in name else "")
+            if place in self._found:
+                continue
+            if len(self._found) >= GROUPS:
+                self.overflow = True
+                return
+            self._found[place] = ref
+
+    def sample(self) -> tuple[ObjectRef, ...]:
+        """Return one object of each group that was seen."""
+        return tuple(self._found.values())
+
+
+def first_objects(
+    pages: Iterable[Sequence[SealedRow] | Sequence[ObjectRef]], *, pages_read: int = 1
+) -> Groups:
+    """Collect groups from the first pages of a scan, for a probe before anything is sealed. Reads only."""
+    groups = Groups()
+    for page in islice(pages, pages_read):
+        groups.add(_refs(page))
+    return groups
+
+
+def _refs(page: Sequence[SealedRow] | Sequence[ObjectRef]) -> Iterator[ObjectRef]:
+    for item in page:
+        if isinstance(item, SealedRow):
+            yield from item.objects
+        else:
+            yield item
+
+
+def prove(as_of: datetime, probers: Sequence[Prober], sample: Sequence[ObjectRef]) -> tuple[Proof, ...]:
+    """Run every probe and return what each found. Changes nothing."""
+    proofs = tuple(proof for prober in probers for proof in prober.probe(as_of, sample))
+    for proof in proofs:
+        log.info("permission", subject=proof.subject, verdict=proof.verdict.value, detail=proof.detail)
+    return proofs
+
+
+def require(proofs: Sequence[Proof]) -> None:
+    """Raise unless every proof is a yes.
+
+    Raises:
+        PreflightError: Names what is denied or unknown, and the statement that is missing.
+    """
+    denied = [proof for proof in proofs if proof.verdict is Verdict.DENIED]
+    unknown = [proof for proof in proofs if proof.verdict is Verdict.UNKNOWN]
+    if not denied and not unknown:
+        return
+    lines = [f"denied: {p.subject} ({p.detail})" if p.detail else f"denied: {p.subject}" for p in denied]
+    lines += [f"could not be proven: {p.subject} ({p.detail})" for p in unknown]
+    remedies = {proof.subject: proof.remedy for proof in (*denied, *unknown) if proof.remedy}
+    raise PreflightError(
+        "Preflight: " + "; ".join(lines) + ".",
+        denied=[proof.subject for proof in denied],
+        unknown=[proof.subject for proof in unknown],
+        remedies=remedies,
+        hint="Missing: " + "\n".join(dict.fromkeys(remedies.values())) if remedies else "",
+    )
+
+
+def preflight(plan: Plan, probers: Sequence[Prober], sample: Sequence[ObjectRef]) -> Cleared:
+    """Prove every permission that executing this plan needs. Changes nothing.
+
+    Args:
+        plan: The plan.
+        probers: One or more for each target.
+        sample: Objects of the plan, one of each group.
+
+    Raises:
+        PreflightError: Something is denied, or could not be proven.
+    """
+    proofs = prove(plan.as_of, probers, sample)
+    require(proofs)
+    return Cleared(plan.job, plan.fingerprint, plan.as_of, proofs)

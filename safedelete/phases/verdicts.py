@@ -1,0 +1,92 @@
+"""From acknowledgements to outcomes: what a row's objects say about the row. Pure, but for one question to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome
+from safedelete.ports import ObjectStore, Presence
+
+ACKNOWLEDGED = frozenset({Outcome.DELETED, Outcome.GONE})
+"""Answers after which an object is known not to be there."""
+
+_WORST = (Outcome.UNKNOWN, Outcome.FAILED, Outcome.BLOCKED, Outcome.CHANGED)
+
+
+def acknowledged(
+    row: SealedRow, answers: Mapping[ObjectRef, ItemOutcome], spared: frozenset[ObjectRef]
+) -> bool:
+    """Whether every object of a row is known to be gone, those shared with rows that stay apart."""
+    return all(ref in spared or answers[ref].state in ACKNOWLEDGED for ref in row.objects)
+
+
+def kept_for_objects(
+    row: SealedRow, answers: Mapping[ObjectRef, ItemOutcome], spared: frozenset[ObjectRef]
+) -> ItemOutcome:
+    """Say what becomes of a row that stays because not all of its objects went."""
+    asked = [(ref, answers[ref]) for ref in row.objects if ref not in spared]
+    stayed = [(ref, answer) for ref, answer in asked if answer.state not in ACKNOWLEDGED]
+    ref, answer = min(stayed, key=lambda pair: _WORST.index(pair[1].state))
+    where = f"s3://{ref.bucket}/{ref.key}"
+    said = f"{where}: {answer.code or answer.state.value}" + (f" ({answer.detail})" if answer.detail else "")
+    went = [f"s3://{r.bucket}/{r.key}" for r, a in asked if a.state is Outcome.DELETED]
+    if went:
+        return ItemOutcome(Outcome.FAILED, DANGLING, f"{', '.join(went)} went; {said}")
+    return ItemOutcome(answer.state, answer.code, said)
+
+
+def proven(
+    rows: Sequence[SealedRow],
+    kept: Mapping[Key, ItemOutcome],
+    named: Mapping[Key, frozenset[tuple[str, str]]],
+    store: ObjectStore,
+) -> dict[Key, ItemOutcome]:
+    """Ask for the objects of rows that stay, where an earlier attempt may have deleted some. Reads only.
+
+    A batch in doubt may have lost objects already. Its rows are not called kept before their objects are seen.
+
+    Args:
+        rows: The sealed rows that were asked for.
+        kept: Those that are gone, changed, locked or refused by the database.
+        named: For a row whose objects changed, what it names now; any other names what was sealed.
+        store: Where the objects are.
+
+    Returns:
+        For each row in ``kept``, its outcome with that taken into account.
+    """
+    staying = [row for row in rows if row.key in kept]
+    refs = [ref for row in staying for ref in row.objects]
+    there = store.presence(refs) if refs else {}
+    return {row.key: _proven(row, kept[row.key], _names(row, named), there) for row in staying}
+
+
+def dangling(
+    row: SealedRow, named: frozenset[tuple[str, str]], there: Mapping[ObjectRef, Presence]
+) -> ItemOutcome | None:
+    """Say that a row which stays has lost an object it names, or that nobody knows; None when its objects are there."""
+    mine = [ref for ref in row.objects if (ref.bucket, ref.key) in named]
+    lost = [f"s3://{ref.bucket}/{ref.key}" for ref in mine if there[ref] is Presence.ABSENT]
+    if lost:
+        return ItemOutcome(Outcome.FAILED, DANGLING, f"the row stays, but {', '.join(lost)} is gone")
+    unseen = [f"s3://{ref.bucket}/{ref.key}" for ref in mine if there[ref] is Presence.UNKNOWN]
+    if unseen:
+        return ItemOutcome(Outcome.UNKNOWN, "unseen", f"could not be asked for: {', '.join(unseen)}")
+    return None
+
+
+def _names(row: SealedRow, named: Mapping[Key, frozenset[tuple[str, str]]]) -> frozenset[tuple[str, str]]:
+    return named.get(row.key, frozenset((ref.bucket, ref.key) for ref in row.objects))
+
+
+def _proven(
+    row: SealedRow, found: ItemOutcome, names: frozenset[tuple[str, str]], there: Mapping[ObjectRef, Presence]
+) -> ItemOutcome:
+    if found.state is Outcome.GONE:
+        left = [f"s3://{ref.bucket}/{ref.key}" for ref in row.objects if there[ref] is not Presence.ABSENT]
+        return (
+            ItemOutcome(Outcome.GONE, "orphan", f"the row is gone; {', '.join(left)} may remain")
+            if left
+            else GONE
+        )
+    return dangling(row, names, there) or found

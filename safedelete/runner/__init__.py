@@ -1,0 +1,1 @@
+"""One run of one job: lock, the phases in order, and a final state in the ledger whatever happens."""

@@ -1,0 +1,204 @@
+"""What a purge runs with, and the small steps that all of its verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from safedelete.core.decision import Approval, Approved, Decision, Refused
+from safedelete.core.findings import FINDINGS
+from safedelete.core.guard import decide
+from safedelete.core.item import ObjectRef
+from safedelete.core.limits import Guard
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import Plan
+from safedelete.core.run import RunState
+from safedelete.core.seal import ObjectBatch, RowBatch
+from safedelete.errors import RefusedError
+from safedelete.phases.manifest import Page
+from safedelete.phases.parts import Part, Progress, Stop
+from safedelete.phases.plan import make_plan
+from safedelete.phases.preflight import Groups, first_objects, prove, require
+from safedelete.phases.seal import Sealed, pages, seal
+from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, Prober, Proof, RunRecord
+
+HISTORY: Final = 400
+"""Newest runs the guard is shown: a year of nights and some."""
+
+APPROVAL_WINDOW: Final = timedelta(hours=24)
+"""How long a refused or saved plan's seal waits for an approval or an execution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and as whom a purge runs; a resumed plan must have been made in the same."""
+
+    environment: str
+    database: str
+    caller: str
+    owner: str
+    binding: Binding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeContext:
+    """Everything one purge needs, handed in by the wiring.
+
+    Attributes:
+        job: The purge's name.
+        fingerprint: Hash of its definition.
+        guard: Its declared limits.
+        portion: ``per_run``.
+        max_sealed: Most items a plan may seal.
+        resume_within: How old an interrupted run may be and still be resumed.
+        parts: Its targets, in order.
+        ledger: Where runs are recorded.
+        lock: Keeps two runs apart.
+        clock: The clocks.
+        new_run: Makes run ids.
+        setting: Where and as whom.
+        stop: When to end.
+        progress: Told how far each phase is.
+        manifest: Where to write every sealed item before anything is deleted.
+    """
+
+    job: str
+    fingerprint: str
+    guard: Guard
+    portion: int | None
+    max_sealed: int
+    resume_within: timedelta
+    parts: Sequence[Part]
+    ledger: Ledger
+    lock: Lock
+    clock: Clock
+    new_run: Callable[[], str]
+    setting: Setting
+    stop: Stop
+    progress: Progress
+    manifest: Path | None = None
+
+    def enter(self) -> Lease:
+        """Check the ledger, prove that it can be written, and take the lock."""
+        self.ledger.verify(self.setting.binding)
+        require(self.ledger.probe())
+        return self.lock.acquire(self.job, owner=self.setting.owner)
+
+    def begin(self) -> str:
+        """Record a new run; returns its id."""
+        run = self.new_run()
+        self.ledger.begin(
+            RunRecord(
+                run=run,
+                job=self.job,
+                kind="purge",
+                state=RunState.PLANNING,
+                started_at=self.clock.now(),
+                owner=self.setting.owner,
+            )
+        )
+        return run
+
+    def survey(self) -> Plan:
+        """Count every target at this instant. Reads only."""
+        last = next(
+            (p.plan.as_of for p in self.ledger.history(self.job, limit=HISTORY) if p.state == "succeeded"),
+            None,
+        )
+        return make_plan(
+            self.job,
+            [part.target for part in self.parts],
+            as_of=self.clock.now(),
+            fingerprint=self.fingerprint,
+            portion=self.portion,
+            since=last,
+            environment=self.setting.environment,
+            database=self.setting.database,
+            caller=self.setting.caller,
+        )
+
+    def decide(self, plan: Plan, approval: Approval | None = None) -> Decision:
+        """Ask the guard, with the history as it is now."""
+        return decide(plan, self.guard, self.ledger.history(self.job, limit=HISTORY), approval=approval)
+
+    def decide_again(self, record: RunRecord) -> Decision:
+        """Ask the guard about a sealed plan under the limits as they are now, and under its approval."""
+        assert record.plan is not None
+        approval = record.decision.approval if isinstance(record.decision, Approved) else None
+        return self.decide(record.plan, approval)
+
+    def probers(self) -> list[Prober]:
+        """Return what proves permissions, for every target."""
+        return [prober for part in self.parts for prober in part.probers]
+
+    def first_objects(self, plan: Plan) -> tuple[ObjectRef, ...]:
+        """Return an object of each group seen on the first page of every target. Reads only."""
+        return tuple(ref for part in self.parts for ref in first_objects(pages(plan, part)).sample())
+
+    def prove(self, plan: Plan) -> tuple[Proof, ...]:
+        """Prove permissions on a sample, before anything is sealed. Changes nothing."""
+        return prove(plan.as_of, self.probers(), self.first_objects(plan))
+
+    def seal(self, run: str, plan: Plan) -> Sealed:
+        """Seal the plan's exact items. Writes to the ledger; deletes nothing."""
+        return seal(
+            plan,
+            self.parts,
+            self.ledger,
+            run,
+            max_sealed=self.max_sealed,
+            stop=self.stop,
+            progress=self.progress,
+        )
+
+    def tallies(self, plan: Plan | None, run: str) -> dict[str, Tally]:
+        """Return a run's outcome sums by target name."""
+        if plan is None:
+            return {}
+        sums = self.ledger.tally(run)
+        return {target.name: sums.get(index, Tally()) for index, target in enumerate(plan.targets)}
+
+    def refusal(self, decision: Refused, run: str, lead: str = "") -> RefusedError:
+        """Return the error that tells of a refusal, with the command that would accept it."""
+        refusing = [f for f in decision.findings if f.severity == "refuse"]
+        codes = list(dict.fromkeys(f.code for f in refusing))
+        text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
+        hints = [f.hint for f in refusing if f.hint]
+        if decision.plan.digest is not None and not never_acceptable(codes):
+            hints.append(f'To accept this plan once: safedelete approve {run} --reason "..."')
+        return RefusedError(
+            f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
+            findings=codes,
+            hint="\n".join(dict.fromkeys(hints)),
+            run=run,
+        )
+
+    def sealed_pages(self, plan: Plan, run: str) -> Iterator[tuple[str, Page]]:
+        """Yield what was sealed, a batch at a time, with its target's name. Reads only."""
+        for stored in self.ledger.batches(run):
+            items = stored.items
+            yield (
+                plan.targets[stored.ref.target].name,
+                items.objects if isinstance(items, ObjectBatch) else items.rows,
+            )
+
+    def groups(self, run: str) -> Groups:
+        """Collect one object of each group from what was sealed. Reads only."""
+        groups = Groups()
+        for stored in self.ledger.batches(run):
+            groups.add(_objects(stored.items))
+        return groups
+
+
+def never_acceptable(codes: Iterable[str]) -> list[str]:
+    """Return those findings that no approval can accept: what could not be counted, nobody can judge."""
+    return sorted({code for code in codes if code not in FINDINGS or not FINDINGS[code].acceptable})
+
+
+def _objects(items: RowBatch | ObjectBatch) -> tuple[ObjectRef, ...]:
+    if isinstance(items, ObjectBatch):
+        return items.objects
+    return tuple(ref for row in items.rows for ref in row.objects)

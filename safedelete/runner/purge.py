@@ -1,0 +1,245 @@
+"""The verbs of a purge, from lock to final state."""
+
+from __future__ import annotations
+
+import structlog
+
+from safedelete.core.decision import Approved, Decision, Refused
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import Plan, Unknown
+from safedelete.core.run import RunState
+from safedelete.errors import ExitCode, RefusedError
+from safedelete.phases.execute import Tools, execute
+from safedelete.phases.manifest import write_manifest
+from safedelete.phases.plan import announce
+from safedelete.phases.preflight import Groups, preflight, require
+from safedelete.phases.seal import Sealed
+from safedelete.phases.verify import verify
+from safedelete.ports import Lease, RunChange, RunRecord, Verdict
+from safedelete.runner.context import PurgeContext
+from safedelete.runner.ending import failed_early, failed_late, verdict
+from safedelete.runner.report import Report
+from safedelete.runner.review import approval_of, executable
+from safedelete.runner.takeover import expire, mark_crashed, take_over
+
+log = structlog.get_logger("safedelete.run")
+
+
+def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
+    """Count and decide. Reads only; with ``with_proofs`` also probes permissions, which changes nothing."""
+    ctx.ledger.verify(ctx.setting.binding)
+    made = ctx.survey()
+    announce(made)
+    decision = ctx.decide(made)
+    proofs = ctx.prove(made) if with_proofs else ()
+    code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
+    if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
+        code = ExitCode.PREFLIGHT
+    return Report(job=ctx.job, plan=made, decision=decision, exit_code=code, proofs=proofs)
+
+
+def dry_run(ctx: PurgeContext) -> Report:
+    """Plan, decide and prove permissions, then stop. Changes nothing.
+
+    Raises:
+        PreflightError: The plan is approved, but a permission is not there.
+    """
+    report = plan(ctx, with_proofs=True)
+    if isinstance(report.decision, Approved):
+        require((*ctx.ledger.probe(), *report.proofs))
+    return report
+
+
+def save(ctx: PurgeContext) -> Report:
+    """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing."""
+    lease = ctx.enter()
+    try:
+        mark_crashed(ctx)
+        expire(ctx)
+        run = ctx.begin()
+        try:
+            made = ctx.survey()
+            announce(made)
+            return _lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING)
+        except BaseException as error:
+            failed_early(ctx, run, error)
+            raise
+    finally:
+        lease.release()
+
+
+def run(ctx: PurgeContext) -> Report:
+    """Run the whole purge: take over what an earlier run left, plan, decide, prove, seal, execute, verify. Deletes.
+
+    Raises:
+        SafeDeleteError: Whatever stopped it, after the ledger has been told.
+    """
+    lease = ctx.enter()
+    try:
+
+        def resume(record: RunRecord, decision: Approved) -> Report:
+            log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
+            groups = ctx.groups(record.run)
+            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, Tally(), resumed=True)
+
+        resumed, inherited = take_over(ctx, resume)
+        if resumed is not None:
+            return resumed
+        expire(ctx)
+        return _fresh(ctx, lease, inherited)
+    finally:
+        lease.release()
+
+
+def execute_sealed(ctx: PurgeContext, run: str) -> Report:
+    """Execute one sealed plan: a saved one the guard approved, or a refused one that a person approved. Deletes.
+
+    Raises:
+        StalePlanError: It was executed, cancelled, has expired, or no longer fits.
+        RefusedError: A limit that the approval does not accept is broken.
+    """
+    lease = ctx.enter()
+    try:
+        mark_crashed(ctx)
+        record = ctx.ledger.record(run)
+        sealed = executable(ctx, record)
+        decision = ctx.decide(sealed, approval_of(ctx, record))
+        if isinstance(decision, Refused):
+            raise ctx.refusal(decision, record.run, "The approval does not cover this.")
+        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes, Tally())
+    finally:
+        lease.release()
+
+
+def _fresh(ctx: PurgeContext, lease: Lease, inherited: Tally) -> Report:
+    run = ctx.begin()
+    try:
+        made = ctx.survey()
+        announce(made)
+        decision = ctx.decide(made)
+        if isinstance(decision, Refused):
+            aside = _lay_aside(ctx, run, made, decision, RunState.REFUSED)
+            raise ctx.refusal(aside.decision if isinstance(aside.decision, Refused) else decision, run)
+        preflight(made, ctx.probers(), ctx.first_objects(made))
+        sealed = ctx.seal(run, made)
+        decision = ctx.decide(sealed.plan)
+        if isinstance(decision, Refused):
+            _note(ctx, run, RunState.REFUSED, sealed, decision)
+            raise ctx.refusal(decision, run)
+        return _go(ctx, decision, run, lease, sealed.groups, sealed.bytes, inherited)
+    except BaseException as error:
+        failed_early(ctx, run, error)
+        raise
+
+
+def _go(
+    ctx: PurgeContext,
+    decision: Approved,
+    run: str,
+    lease: Lease,
+    groups: Groups,
+    sealed_bytes: int,
+    inherited: Tally,
+    *,
+    resumed: bool = False,
+) -> Report:
+    sealed = decision.plan
+    cleared = preflight(sealed, ctx.probers(), groups.sample())
+    if ctx.manifest is not None:
+        write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
+    ctx.ledger.move(
+        run,
+        RunState.RUNNING,
+        change=RunChange(
+            plan=sealed,
+            decision=decision,
+            sealed_bytes=sealed_bytes,
+            owner=ctx.setting.owner,
+            teaches=decision.approval.teaches if decision.approval is not None else None,
+        ),
+    )
+    announce(sealed)
+    try:
+        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
+        execute(decision, cleared, run, ctx.parts, tools)
+        verify(run, ctx.parts, ctx.ledger, stop=ctx.stop, progress=ctx.progress)
+    except BaseException as error:
+        failed_late(ctx, run, sealed, error)
+        raise
+    tally = ctx.tallies(sealed, run)
+    owed = sum(ctx.ledger.sealed(run).values())
+    state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited)
+    ctx.ledger.move(
+        run,
+        state,
+        owner=ctx.setting.owner,
+        change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
+    )
+    log.info("finished", job=ctx.job, run=run, state=state.value, exit_code=int(code), message=message)
+    return Report(
+        job=ctx.job,
+        run=run,
+        state=state,
+        exit_code=code,
+        plan=sealed,
+        decision=decision,
+        tally=tally,
+        sealed_bytes=sealed_bytes,
+        resumed=resumed,
+        inherited=inherited,
+        proofs=cleared.proofs,
+        message=message,
+    )
+
+
+def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:
+    """Seal a plan that is not executed now, because it was refused or is to be reviewed."""
+    if any(isinstance(target.items, Unknown) for target in made.targets):
+        ctx.ledger.move(
+            run,
+            RunState.REFUSED,
+            change=RunChange(plan=made, decision=decision, exit_code=ExitCode.REFUSED),
+        )
+        return Report(
+            job=ctx.job,
+            run=run,
+            state=RunState.REFUSED,
+            plan=made,
+            decision=decision,
+            exit_code=ExitCode.REFUSED,
+        )
+    try:
+        sealed = ctx.seal(run, made)
+    except RefusedError as too_many:
+        if isinstance(decision, Refused):
+            # What the guard found says more than that the plan is too big to be sealed for an approval.
+            raise ctx.refusal(decision, run, str(too_many)) from too_many
+        raise
+    again = ctx.decide(sealed.plan)
+    if isinstance(decision, Refused) and isinstance(again, Approved):
+        # Rows went away between counting and sealing. What was said stands; the next run decides anew.
+        again = Refused(plan=sealed.plan, measures=decision.measures, findings=decision.findings)
+    state = RunState.REFUSED if isinstance(again, Refused) else otherwise
+    _note(ctx, run, state, sealed, again)
+    return Report(
+        job=ctx.job,
+        run=run,
+        state=state,
+        plan=sealed.plan,
+        decision=again,
+        sealed_bytes=sealed.bytes,
+        exit_code=ExitCode.REFUSED if state is RunState.REFUSED else ExitCode.DONE,
+    )
+
+
+def _note(ctx: PurgeContext, run: str, state: RunState, sealed: Sealed, decision: Decision) -> None:
+    ctx.ledger.move(
+        run,
+        state,
+        change=RunChange(
+            plan=sealed.plan,
+            decision=decision,
+            sealed_bytes=sealed.bytes,
+            exit_code=ExitCode.REFUSED if state is RunState.REFUSED else None,
+        ),
+    )

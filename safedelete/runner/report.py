@@ -1,0 +1,51 @@
+"""What a run has to say when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from safedelete.core.decision import Decision
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import Plan
+from safedelete.core.run import RunState
+from safedelete.errors import ExitCode
+from safedelete.ports import Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The result of a plan or a run.
+
+    Attributes:
+        job: The job's name.
+        run: Id in the ledger; None where nothing was recorded (``plan``, ``--dry-run``).
+        state: How it ended; None for a plan.
+        exit_code: What the command ends with.
+        plan: On sealed counts where it was sealed.
+        decision: The guard's.
+        tally: Outcome sums by target.
+        sealed_bytes: What the seal costs in the ledger.
+        resumed: Whether an earlier run was gone on with.
+        inherited: Outcomes that an abandoned earlier run left, settled by this one.
+        proofs: Permissions that were proven.
+        message: One sentence about the end.
+    """
+
+    job: str
+    run: str | None = None
+    state: RunState | None = None
+    exit_code: ExitCode = ExitCode.DONE
+    plan: Plan | None = None
+    decision: Decision | None = None
+    tally: Mapping[str, Tally] = field(default_factory=dict)
+    sealed_bytes: int = 0
+    resumed: bool = False
+    inherited: Tally = field(default_factory=Tally)
+    proofs: tuple[Proof, ...] = ()
+    message: str = ""
+
+    @property
+    def total(self) -> Tally:
+        """All targets' outcomes together."""
+        return sum(self.tally.values(), Tally())

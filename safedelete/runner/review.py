@@ -1,0 +1,128 @@
+"""Accept a refused plan once, and tell which sealed plans may still be executed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from safedelete.core.decision import Approval, Refused
+from safedelete.core.plan import Plan
+from safedelete.core.run import EXECUTABLE, RunState
+from safedelete.errors import RefusedError, StalePlanError
+from safedelete.ports import Clock, Ledger, RunRecord
+from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, never_acceptable
+from safedelete.runner.takeover import unfit
+
+
+def approve(
+    ledger: Ledger,
+    clock: Clock,
+    run: str,
+    *,
+    reason: str,
+    who: str,
+    expires_in: timedelta = APPROVAL_WINDOW,
+    teaches: Literal[0, 1, 2] = 1,
+) -> Approval:
+    """Accept the findings of one refused plan, once. Writes to the ledger; deletes nothing.
+
+    Bound to the sealed digest: what is executed under it is exactly what was refused and looked at.
+
+    Args:
+        ledger: The ledger, opened as a role that may write approvals.
+        clock: The clock.
+        run: The refused run.
+        reason: Why, in the approver's words.
+        who: Login and caller identity.
+        expires_in: From now.
+        teaches: How the run will enter the baseline.
+
+    Raises:
+        StalePlanError: The run is not one that waits for an approval.
+        RefusedError: A finding that no approval can accept.
+    """
+    record = ledger.record(run)
+    if (
+        record.state is not RunState.REFUSED
+        or not isinstance(record.decision, Refused)
+        or record.plan is None
+    ):
+        raise StalePlanError(
+            f"Run {record.run} is {record.state.value}; only a refused plan can be approved.",
+            hint="`safedelete history FILE` lists the runs.",
+        )
+    codes = tuple(dict.fromkeys(f.code for f in record.decision.findings if f.severity == "refuse"))
+    never = never_acceptable(codes)
+    if never or record.plan.digest is None:
+        raise RefusedError(
+            f"Run {record.run} cannot be approved: {', '.join(never) or 'its keys were not sealed'}.",
+            findings=never,
+            hint="What could not be counted cannot be accepted by a person either. Repair it and plan again.",
+            run=record.run,
+        )
+    approval = Approval(
+        run=record.run,
+        digest=record.plan.digest,
+        codes=codes,
+        reason=reason,
+        who=who,
+        at=clock.now(),
+        expires_at=clock.now() + expires_in,
+        teaches=teaches,
+    )
+    ledger.approve(approval)
+    return approval
+
+
+def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
+    """Return a sealed plan that may be executed here and now.
+
+    Raises:
+        StalePlanError: It may not, and why.
+    """
+    if record.job != ctx.job:
+        raise StalePlanError(f"Run {record.run} is of {record.job}, not of {ctx.job}.")
+    if record.state not in EXECUTABLE:
+        raise StalePlanError(
+            f"Run {record.run} is {record.state.value}; only a saved or refused plan can be executed, and once.",
+            hint="`safedelete plan FILE --save` makes a new one.",
+        )
+    age = ctx.clock.now() - record.started_at
+    if age > APPROVAL_WINDOW:
+        raise StalePlanError(
+            f"Run {record.run} was planned {age} ago; a sealed plan waits at most {APPROVAL_WINDOW}.",
+            hint="Plan again.",
+        )
+    why = unfit(ctx, record)
+    if why or record.plan is None:
+        raise StalePlanError(f"Run {record.run} no longer fits: {why}.", hint="Plan again.")
+    return record.plan
+
+
+def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:
+    """Return a refused run's valid approval; None for a saved run, which needs none.
+
+    Raises:
+        RefusedError: Nobody has approved it.
+        StalePlanError: The approval has expired, or is for other keys.
+    """
+    if record.state is not RunState.REFUSED:
+        return None
+    command = f'safedelete approve {record.run} --reason "..."'
+    approval = ctx.ledger.approval(record.run)
+    if approval is None:
+        raise RefusedError(
+            f"Run {record.run} was refused and nobody has approved it.",
+            run=record.run,
+            hint=f"To accept it once: {command}",
+        )
+    if approval.expires_at <= ctx.clock.now():
+        raise StalePlanError(
+            f"The approval of run {record.run} expired at {approval.expires_at:%Y-%m-%d %H:%M} UTC.",
+            hint=command,
+        )
+    if record.plan is None or approval.digest != record.plan.digest:
+        raise StalePlanError(
+            f"The approval of run {record.run} is for other keys than are sealed.", hint="Plan again."
+        )
+    return approval

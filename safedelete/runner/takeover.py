@@ -1,0 +1,105 @@
+"""What an earlier run left: finish it where it still fits, abandon it where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import structlog
+
+from safedelete.core.decision import Approved
+from safedelete.core.outcome import Tally
+from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
+from safedelete.phases.verify import settle_open
+from safedelete.ports import RunChange, RunRecord
+from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
+from safedelete.runner.report import Report
+
+log = structlog.get_logger("safedelete.run")
+
+Resume: TypeAlias = Callable[[RunRecord, Approved], Report]
+"""Goes on with an interrupted run under a renewed approval."""
+
+
+def mark_crashed(ctx: PurgeContext) -> None:
+    """Say of runs whose process is gone that they crashed: we hold the lock, so they do not."""
+    for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=UNFINISHED):
+        ctx.ledger.move(
+            record.run,
+            RunState.CRASHED,
+            change=RunChange(reason=f"its process ({record.owner}) died or lost the lock"),
+        )
+        log.warning("an earlier run crashed", run=record.run, owner=record.owner)
+
+
+def take_over(ctx: PurgeContext, resume: Resume) -> tuple[Report | None, Tally]:
+    """Finish the newest interrupted run if it still fits; abandon the others, their doubts settled first.
+
+    A run that fits is decided again, under the limits as they are now and under its approval if it had one.
+
+    Returns:
+        The report of the run that was finished, if any, and the outcomes that abandoned runs were given.
+    """
+    mark_crashed(ctx)
+    inherited = Tally()
+    fitting: tuple[RunRecord, Approved] | None = None
+    for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=RESUMABLE):
+        why = unfit(ctx, record) if fitting is None else f"run {fitting[0].run}, which is newer, is resumed"
+        if not why:
+            decision = ctx.decide_again(record)
+            if isinstance(decision, Approved):
+                fitting = (record, decision)
+                continue
+            why = "the limits refuse it now: " + ", ".join(sorted({f.code for f in decision.findings}))
+        inherited += _abandon(ctx, record, why)
+    return (resume(*fitting) if fitting is not None else None), inherited
+
+
+def unfit(ctx: PurgeContext, record: RunRecord) -> str:
+    """Say why a sealed plan may not be executed here and now; empty when it may."""
+    plan = record.plan
+    if plan is None or plan.digest is None:
+        return "it had sealed nothing"
+    now, mine = ctx.clock.now(), ctx.setting
+    facts = {
+        "definition": (plan.fingerprint, ctx.fingerprint),
+        "environment": (plan.environment, mine.environment),
+        "database": (plan.database, mine.database),
+        "caller": (plan.caller, mine.caller),
+    }
+    changed = [f"{name} was {then!r}, is {here!r}" for name, (then, here) in facts.items() if then != here]
+    if changed:
+        return "; ".join(changed)
+    age = now - plan.as_of
+    if age > ctx.resume_within:
+        return f"it is {age} old; resume_within is {ctx.resume_within}"
+    return ""
+
+
+def _abandon(ctx: PurgeContext, record: RunRecord, why: str) -> Tally:
+    log.warning("abandoning an earlier run", run=record.run, why=why)
+    plan = record.plan
+    here = [part.target.name for part in ctx.parts]
+    reachable = (
+        plan is not None and plan.database == ctx.setting.database and [t.name for t in plan.targets] == here
+    )
+    as_of = plan.as_of if plan is not None else None
+    added = settle_open(record.run, ctx.parts if reachable else None, ctx.ledger, as_of=as_of)
+    ctx.ledger.move(
+        record.run,
+        RunState.ABANDONED,
+        change=RunChange(
+            reason=why,
+            finished_at=ctx.clock.now(),
+            tally=ctx.tallies(plan, record.run),
+        ),
+    )
+    return added
+
+
+def expire(ctx: PurgeContext) -> None:
+    """Let go of seals whose window has ended."""
+    for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=EXECUTABLE):
+        if ctx.clock.now() - record.started_at > APPROVAL_WINDOW:
+            ctx.ledger.move(record.run, RunState.EXPIRED, change=RunChange(finished_at=ctx.clock.now()))
+            ctx.ledger.drop_seal(record.run)

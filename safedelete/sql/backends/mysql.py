@@ -1,0 +1,79 @@
+"""MariaDB and MySQL, through PyMySQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, text
+
+from safedelete.sql.backends.base import Backend, Timeouts
+from safedelete.sql.failures import Cause, Failure, code, words
+
+_ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", "1364"})
+_REFERENCED: Final = frozenset({"1451", "1217", "1452", "1216"})
+_LOCKED: Final = frozenset({"1205", "1213", "1020", "3572"})
+
+
+class MySQL(Backend):
+    """MariaDB 10.6 and later, MySQL 8.0 and later."""
+
+    name = "mysql"
+
+    def begin_reading(self, connection: Connection) -> None:
+        """Nothing inside the transaction: it was opened READ ONLY for this connection's next transactions."""
+
+    def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
+        """Settings are for the session; the connection is ours alone."""
+        connection.execute(
+            text("SET SESSION innodb_lock_wait_timeout = :lock"),
+            {"lock": max(1, round(timeouts.lock.total_seconds()))},
+        )
+        if connection.dialect.is_mariadb:
+            connection.execute(
+                text("SET SESSION max_statement_time = :statement"),
+                {"statement": timeouts.statement.total_seconds()},
+            )
+            connection.execute(
+                text("SET SESSION idle_transaction_timeout = :idle"),
+                {"idle": max(1, round(timeouts.idle.total_seconds()))},
+            )
+
+    def alive(self, connection: Connection) -> Sequence[Any]:
+        """The connection's number; the driver never reconnects by itself inside a transaction."""
+        return tuple(connection.execute(text("SELECT CONNECTION_ID()")).one())
+
+    def identity(self, connection: Connection) -> str:
+        """The server's own id where it has one, else what it calls itself, with the schema."""
+        names = dict(
+            connection.execute(
+                text(
+                    "SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid','server_uid','hostname','port','datadir')"
+                )
+            )
+            .tuples()
+            .all()
+        )
+        server = names.get("server_uuid") or names.get("server_uid")
+        if not server:
+            server = ":".join(str(names.get(part, "")) for part in ("hostname", "port", "datadir"))
+        schema = connection.execute(text("SELECT DATABASE()")).scalar_one()
+        return f"mysql:{server}:{schema}"
+
+    def caller(self, connection: Connection) -> str:
+        """``CURRENT_USER()``: the account that privileges are held by."""
+        return str(connection.execute(text("SELECT CURRENT_USER()")).scalar_one())
+
+    def cancel(self, driver_connection: Any, engine: Engine) -> None:
+        """KILL QUERY from a second connection."""
+        with engine.connect() as second:
+            second.execute(text("KILL QUERY :id"), {"id": driver_connection.thread_id()})
+
+    def failure(self, error: BaseException) -> Failure:
+        """By the server's error number."""
+        number, said = code(error), words(error)
+        if number in _REFERENCED:
+            return Failure(Cause.REFERENCED, number, said)
+        if number in _LOCKED:
+            return Failure(Cause.LOCKED, number, said)
+        return Failure(Cause.REFUSED if number in _ROW_ERRORS else Cause.OTHER, number, said)

@@ -1,0 +1,111 @@
+"""SQLite, through the standard library's driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event, text
+
+from safedelete.errors import StoreError
+from safedelete.sql.backends.base import Backend, Timeouts, milliseconds
+from safedelete.sql.failures import Cause, Failure, code, words
+
+BEGIN = "safedelete_begin"
+"""Execution option: the statement that opens a transaction."""
+
+
+class SQLite(Backend):
+    """SQLite 3.31 and later."""
+
+    name = "sqlite"
+    locks_rows = False
+
+    def prepare_engine(self, engine: Engine) -> None:
+        """Open transactions ourselves, and switch foreign keys on, which SQLite leaves off.
+
+        The driver would open a transaction late, at the first write, and never an immediate one. The journal mode is
+        the application's business and stays untouched.
+        """
+
+        @event.listens_for(engine, "connect")
+        def connected(connection: Any, _: Any) -> None:
+            if hasattr(connection, "autocommit"):
+                connection.autocommit = (
+                    -1
+                )  # sqlite3.LEGACY_TRANSACTION_CONTROL, where isolation_level decides
+            connection.isolation_level = None
+            connection.execute("PRAGMA foreign_keys=ON")
+            if connection.execute("PRAGMA foreign_keys").fetchone() != (1,):
+                raise StoreError(
+                    "SQLite keeps foreign_keys off on this connection, so deleting a row would orphan its children.",
+                    hint="Use a SQLite library that was built with foreign keys.",
+                )
+
+        @event.listens_for(engine, "begin")
+        def begun(connection: Connection) -> None:
+            connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
+
+    def begin_reading(self, connection: Connection) -> None:
+        """Let the connection refuse every write."""
+        connection.execute(text("PRAGMA query_only=ON"))
+
+    def end_reading(self, connection: Connection) -> None:
+        """Allow writes again, unless the connection is gone anyway."""
+        connection.connection.driver_connection.execute("PRAGMA query_only=OFF")  # type: ignore[union-attr]
+
+    def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
+        """The waiting was done by BEGIN IMMEDIATE; nothing else can be in the way afterwards."""
+
+    @staticmethod
+    def wait(connection: Connection, timeouts: Timeouts) -> None:
+        """Wait this long for another writer before BEGIN IMMEDIATE gives up."""
+        wait = milliseconds(timeouts.lock)
+        connection.connection.driver_connection.execute(f"PRAGMA busy_timeout={wait:d}")  # type: ignore[union-attr]
+
+    def changes(self, connection: Connection) -> int | None:
+        """The connection's own counter, which includes cascades and triggers."""
+        return int(connection.connection.driver_connection.total_changes)  # type: ignore[union-attr]
+
+    def alive(self, connection: Connection) -> Sequence[Any]:
+        """One query, and the driver's word that the transaction is open."""
+        connection.execute(text("SELECT 1"))
+        return (self.in_transaction(connection),)
+
+    def in_transaction(self, connection: Connection) -> bool:
+        """By the driver: RAISE(ROLLBACK) in a trigger ends a transaction behind SQLAlchemy's back."""
+        return bool(connection.connection.driver_connection.in_transaction)  # type: ignore[union-attr]
+
+    def identity(self, connection: Connection) -> str:
+        """The file's resolved path: a copy is another file."""
+        for _, schema, file in connection.execute(text("PRAGMA database_list")):
+            if schema == "main" and file:
+                return f"sqlite:{Path(file).resolve()}"
+        raise StoreError(
+            "An in-memory SQLite database has no identity, and no second connection can see it.",
+            hint="Use a file.",
+        )
+
+    def caller(self, connection: Connection) -> str:
+        """SQLite knows no roles."""
+        del connection
+        return ""
+
+    def cancel(self, driver_connection: Any, engine: Engine) -> None:
+        """Interrupt whatever the connection is running."""
+        del engine
+        driver_connection.interrupt()
+
+    def failure(self, error: BaseException) -> Failure:
+        """By the extended result's name."""
+        name, said = code(error), words(error)
+        if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
+            return Failure(Cause.REFERENCED, name, said)
+        if name.startswith("SQLITE_CONSTRAINT"):
+            # RESTRICT is implemented as a trigger and says so in its code, with the foreign key's words.
+            cause = Cause.REFERENCED if "FOREIGN KEY" in said else Cause.REFUSED
+            return Failure(cause, name, said)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return Failure(Cause.LOCKED, name, said)
+        return Failure(Cause.OTHER, name, said)

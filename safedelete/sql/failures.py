@@ -1,0 +1,106 @@
+"""What a driver's error means for a delete: one row's fault, somebody else's lock, or the end of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from safedelete.errors import BusyError, StoreError
+
+
+class Cause(StrEnum):
+    """Why a statement failed."""
+
+    REFERENCED = "referenced"
+    """A foreign key holds the row."""
+    REFUSED = "refused"
+    """Another constraint or a trigger refused the row."""
+    LOCKED = "locked"
+    """Another transaction was in the way: a lock timeout or a deadlock."""
+    EATEN = "eaten"
+    """A rule stands in the delete's place, for every row of the table."""
+    OTHER = "other"
+    """Not a matter of one row: a permission, a lost connection, a cancelled statement, a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed statement.
+
+    Attributes:
+        cause: What it means.
+        code: The database's own code (SQLSTATE, errno or name).
+        words: The database's own words, without statement and parameters.
+    """
+
+    cause: Cause
+    code: str
+    words: str
+
+
+def words(error: BaseException) -> str:
+    """Return what the database said, on one line, without the statement and its parameters."""
+    cause: object = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    diag = getattr(cause, "diag", None)
+    primary = getattr(diag, "message_primary", None)
+    if primary:
+        detail = getattr(diag, "message_detail", None)
+        text = f"{primary} ({detail})" if detail else str(primary)
+    else:
+        args = getattr(cause, "args", ())
+        text = " ".join(str(a) for a in args) if args else str(cause)
+    return " ".join(text.split()) or type(cause).__name__
+
+
+def lost(error: BaseException) -> bool:
+    """Whether the connection went with the statement."""
+    return isinstance(error, DBAPIError) and bool(error.connection_invalidated)
+
+
+@contextmanager
+def translated(doing: str, *, hint: str = "", deleted: int | None = 0) -> Iterator[None]:
+    """Turn a database error into a StoreError that says what was being done.
+
+    Args:
+        doing: What was being done, as ``reading uploads``.
+        hint: What to do next.
+        deleted: As for :class:`~safedelete.errors.SafeDeleteError`.
+
+    Raises:
+        BusyError: Another transaction was in the way; trying again may help.
+        StoreError: Any other database error.
+    """
+    try:
+        yield
+    except SQLAlchemyError as error:
+        kind = BusyError if is_busy(error) else StoreError
+        fate = "; the connection was lost" if lost(error) else ""
+        raise kind(
+            f"The database failed while {doing}: {words(error)}{fate}.", hint=hint, deleted=deleted
+        ) from error
+
+
+_BUSY = frozenset({"40001", "40P01", "55P03", "1205", "1213", "1020", "SQLITE_BUSY", "SQLITE_LOCKED"})
+
+
+def code(error: BaseException) -> str:
+    """Return the database's code for an error: SQLSTATE, SQLite's name or the server's number; empty without one."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    if state:
+        return str(state)
+    name = getattr(cause, "sqlite_errorname", None)
+    if name:
+        return str(name)
+    args = getattr(cause, "args", ())
+    return str(args[0]) if args and isinstance(args[0], int) else ""
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another transaction was in the way."""
+    found = code(error)
+    return found in _BUSY or found.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

@@ -1,0 +1,171 @@
+"""Primary keys as SQL: a batch of them in one clause, a page after one of them, their order.
+
+A key's values are those of the column's storage type: a TypeDecorator's Python objects could neither be sealed nor be
+trusted to turn back into the same stored value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Dialect,
+    Integer,
+    Row,
+    String,
+    Table,
+    and_,
+    any_,
+    bindparam,
+    column,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
+
+from safedelete.core.item import Key
+
+_JSON_SAFE: Final = (int, str)
+
+
+class KeyColumns:
+    """The primary key of one table on one dialect."""
+
+    def __init__(self, table: Table, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.columns: tuple[ColumnElement[Any], ...] = tuple(table.primary_key.columns)
+        self.names = tuple(c.name for c in table.primary_key.columns)
+        self.types = tuple(storage_type(c.type, dialect) for c in self.columns)
+        self._raw = tuple(type_coerce(c, t) for c, t in zip(self.columns, self.types, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def selected(self) -> list[ColumnElement[Any]]:
+        """Return what to SELECT or to RETURN for :meth:`read`."""
+        return [c.label(f"sd_key_{i}") for i, c in enumerate(self._raw)]
+
+    def read(self, row: Row[Any]) -> Key:
+        """Return the key at the start of a row.
+
+        Instants are brought to UTC: in the hour that a clock change repeats, Python calls equal instants of two zones
+        unequal, and a sealed key would not find its own row.
+        """
+        return tuple(
+            v.astimezone(UTC) if isinstance(v, datetime) and v.tzinfo is not None else v
+            for v in row[: len(self.columns)]
+        )
+
+    def order(self) -> tuple[ColumnElement[Any], ...]:
+        """Return what to ORDER BY."""
+        return self.columns
+
+    def whole(self) -> ColumnElement[bool]:
+        """Match rows whose key has no NULL in it, which SQLite allows."""
+        return and_(*(c.is_not(None) for c in self.columns))
+
+    def after(self, key: Key) -> ColumnElement[bool]:
+        """Match rows behind a key in key order."""
+        values = [literal(v, t) for v, t in zip(key, self.types, strict=True)]
+        if len(values) == 1:
+            return self.columns[0] > values[0]
+        if self.dialect.name in {"postgresql", "sqlite"}:
+            behind: ColumnElement[bool] = tuple_(*self.columns) > tuple_(*values)
+            return behind
+        # InnoDB reads the whole index for a comparison of row values; spelt out, it takes the range.
+        steps = []
+        for i in range(len(values)):
+            same = [self.columns[j] == values[j] for j in range(i)]
+            steps.append(and_(*same, self.columns[i] > values[i]))
+        return and_(self.columns[0] >= values[0], or_(*steps))
+
+    def up_to(self, leading: ColumnElement[Any], value: Any, key: Key) -> ColumnElement[bool]:
+        """Match rows at or before a place in the order of another column, ties broken by key."""
+        return or_(
+            leading < literal(value, leading.type),
+            and_(leading == literal(value, leading.type), ~self.after(key)),
+        )
+
+    def match(self, keys: Sequence[Key]) -> ColumnElement[bool]:
+        """Match exactly these keys.
+
+        One array or one JSON document carries them all: a list of row values is an order of magnitude slower on
+        PostgreSQL and SQLite, and each length of list is another statement to parse.
+        """
+        if not keys:
+            return false()
+        columns = list(zip(*keys, strict=True))
+        if self.dialect.name == "postgresql":
+            return self._match_arrays(columns)
+        if self.dialect.name == "sqlite":
+            document = self._json(columns)
+            if document is not None:
+                return self._match_json(document)
+        return self._match_list(keys)
+
+    def _match_arrays(self, columns: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
+        arrays = [
+            bindparam(None, list(values), type_=ARRAY(_wide(t)), unique=True)
+            for values, t in zip(columns, self.types, strict=True)
+        ]
+        if len(arrays) == 1:
+            return self.columns[0] == any_(arrays[0])
+        names = [f"k{i}" for i in range(len(arrays))]
+        rows = (
+            func.unnest(*arrays)
+            .table_valued(*(column(n, t) for n, t in zip(names, self.types, strict=True)), name="sd_keys")
+            .render_derived()
+        )
+        return tuple_(*self.columns).in_(select(*(rows.c[n] for n in names)))
+
+    def _match_json(self, document: str) -> ColumnElement[bool]:
+        keys = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued(
+            "value", name="sd_keys"
+        )
+        if len(self.columns) == 1:
+            return self.columns[0].in_(select(type_coerce(keys.c.value, NullType())))
+        parts = [
+            func.json_extract(keys.c.value, f"$[{i}]", type_=NullType()) for i in range(len(self.columns))
+        ]
+        return tuple_(*self.columns).in_(select(*parts))
+
+    def _match_list(self, keys: Sequence[Key]) -> ColumnElement[bool]:
+        # MariaDB and MySQL optimise lists of row values. On SQLite this is for the few types that JSON would not carry
+        # exactly (bytes, floats): slow for composite keys there, but the same exact set.
+        if len(self.columns) == 1:
+            return self._raw[0].in_([key[0] for key in keys])
+        return tuple_(*self._raw).in_(list(keys))
+
+    def _json(self, columns: Sequence[Sequence[Any]]) -> str | None:
+        stored: list[list[Any]] = []
+        for values, type_ in zip(columns, self.types, strict=True):
+            process = type_.dialect_impl(self.dialect).bind_processor(self.dialect)
+            bound = [process(v) for v in values] if process else list(values)
+            if not all(type(v) in _JSON_SAFE and not (type(v) is str and "\0" in v) for v in bound):
+                return None
+            stored.append(bound)
+        whole: Any = stored[0] if len(stored) == 1 else list(zip(*stored, strict=True))
+        return json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+
+
+def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
+    """Return what a column really stores, under any TypeDecorator."""
+    while isinstance(type_, TypeDecorator):
+        type_ = type_.load_dialect_impl(dialect)
+    return type_
+
+
+def _wide(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    # A model may say Integer where the table says bigint; the wider array serves both, index included.
+    return BigInteger() if isinstance(type_, Integer) else type_

@@ -1,0 +1,197 @@
+"""``SqlRows``: one declared table target on one database, as the phases see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, select
+
+from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.plan import TargetPlan
+from safedelete.declare.targets import Rows
+from safedelete.sql import predicate
+from safedelete.sql.batch import SqlRowTransaction
+from safedelete.sql.engine import Database
+from safedelete.sql.failures import translated
+from safedelete.sql.keys import KeyColumns
+from safedelete.sql.owned import OwnedObjects
+from safedelete.sql.schema import Schema
+from safedelete.sql.shared import named
+from safedelete.sql.survey import Survey
+
+PRESENT_CHUNK = 5_000
+
+
+class SqlRows:
+    """One table target: ``RowReader`` and ``RowTarget``.
+
+    Planning calls :meth:`survey` and :meth:`scan`, which send SELECT alone, in read-only transactions.
+    """
+
+    def __init__(self, rows: Rows, database: Database) -> None:
+        self.rows = rows
+        self.database = database
+        self.table = rows.table
+        self.keys = KeyColumns(rows.table, database.engine.dialect)
+        self.owned = OwnedObjects(rows)
+        self.time_tests = predicate.time_tests(rows.predicates)
+        self.left_out = 0
+        """Rows that the last :meth:`scan` left out because a value of theirs can name no object."""
+
+    @property
+    def name(self) -> str:
+        """The table's name, as in the plan."""
+        return self.rows.name
+
+    @property
+    def owns_objects(self) -> bool:
+        """Whether its rows name objects."""
+        return bool(self.owned)
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What the database says about this table and those that reference it. Reads only, once."""
+        return Schema.read(self.database, self.table)
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether several rows may name one object: as declared, else unless the schema rules it out. Reads only."""
+        for keys in self.rows.owns:
+            if keys.shared is None:
+                if not all(self.schema.is_unique(c) for c in keys.columns) or len(self.owned.spots) > 1:
+                    return True
+            elif keys.shared:
+                return True
+        return False
+
+    @property
+    def time_column(self) -> ColumnElement[Any] | None:
+        """What "oldest" means for a portion: the first age test's column, where it is this table's own."""
+        own = [t.left for t in self.time_tests if predicate.belongs(t.left, self.table)]
+        return own[0] if own else None
+
+    def survey(self, as_of: datetime, *, portion: int | None, since: datetime | None) -> TargetPlan:
+        """Count what is eligible and what goes along with it. Reads only; idempotent."""
+        self.__dict__.pop("schema", None)
+        self.schema.require(self.rows)
+        with self.database.connected() as connection:
+            return Survey(self, connection, as_of).plan(portion=portion, since=since)
+
+    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:
+        """Yield the eligible rows by primary key, ``batch`` at a time. Reads only.
+
+        Each page is a transaction of its own. Rows with a value that can name no object are left out.
+
+        Raises:
+            StoreError: The database failed; what was yielded so far stays true.
+        """
+        self.left_out = 0
+        values = predicate.parameters(self.rows, as_of)
+        with self.database.connected() as connection, translated(f"reading the eligible rows of {self.name}"):
+            where = self.portioned(connection, as_of, portion)
+            if where is None:
+                return
+            page: Select[Any] = select(*self.keys.selected(), *self.owned.selected()).where(where)
+            page = page.order_by(*self.keys.order())
+            last: Key | None = None
+            left = portion
+            while left is None or left > 0:
+                size = batch if left is None else min(batch, left)
+                statement = (page if last is None else page.where(self.keys.after(last))).limit(size)
+                with self.database.reading(connection):
+                    found = connection.execute(statement, values).all()
+                if found:
+                    last = self.keys.read(found[-1])
+                    sealed = tuple(self._sealed(found))
+                    left = None if left is None else left - len(sealed)
+                    if sealed:
+                        yield sealed
+                if len(found) < size:
+                    return
+
+    def begin(self, as_of: datetime) -> SqlRowTransaction:
+        """Open a batch's transaction, with its own statement, lock and idle timeouts.
+
+        Raises:
+            BusyError: Another writer holds the database (SQLite).
+            StoreError: The database does not answer.
+        """
+        return SqlRowTransaction(self, as_of)
+
+    def present(self, keys: Sequence[Key]) -> Collection[Key]:
+        """Return which of these keys still exist, whatever they look like now. Reads only."""
+        found: set[Key] = set()
+        with self.database.connected() as connection, translated(f"looking for rows of {self.name}"):
+            for start in range(0, len(keys), PRESENT_CHUNK):
+                statement = select(*self.keys.selected()).where(
+                    self.keys.match(keys[start : start + PRESENT_CHUNK])
+                )
+                with self.database.reading(connection):
+                    found.update(self.keys.read(row) for row in connection.execute(statement))
+        return found
+
+    @property
+    def shares_objects(self) -> bool:
+        """Whether several rows may name one object, so that it goes only with its last row."""
+        return self.shared
+
+    def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return those objects that a row of the table names now. Reads only."""
+        with (
+            self.database.connected() as connection,
+            translated(f"asking which objects {self.name} names"),
+            self.database.reading(connection),
+        ):
+            return named(connection, self.owned, refs)
+
+    def cancel(self) -> None:
+        """Cancel the statement in flight, from another thread. Idempotent; never raises."""
+        self.database.cancel()
+
+    def sealable(self) -> ColumnElement[bool]:
+        """Match the eligible rows that can be sealed: a whole key, and no value that can name no object."""
+        clauses = [self.rows.predicate]
+        if self.database.backend.name == "sqlite":
+            clauses.append(self.keys.whole())
+        if self.owned:
+            clauses.append(self.owned.usable(self.database.backend.name))
+        return and_(*clauses)
+
+    def portioned(
+        self, connection: Connection, as_of: datetime, portion: int | None
+    ) -> ColumnElement[bool] | None:
+        """Return what a run takes: everything sealable, or the oldest ``portion`` of it; None when there is nothing.
+
+        The edge of the portion is looked up once and put into the clause, so that paging stays by key.
+        """
+        where = self.sealable()
+        if portion is None:
+            return where
+        time = self.time_column
+        if time is None:
+            return where  # no time: the first by key, which is what a limited scan yields
+        oldest = (
+            select(time.label("sd_time"), *self.keys.selected())
+            .where(where, time.is_not(None))
+            .order_by(time, *self.keys.order())
+            .limit(portion)
+            .subquery("sd_oldest")
+        )
+        edge = select(oldest).order_by(*(c.desc() for c in oldest.c)).limit(1)
+        with self.database.reading(connection):
+            row = connection.execute(edge, predicate.parameters(self.rows, as_of)).first()
+        if row is None:
+            return None
+        return and_(where, self.keys.up_to(time, row[0], tuple(row[1:])))
+
+    def _sealed(self, found: Sequence[Any]) -> Iterator[SealedRow]:
+        width = len(self.keys)
+        for row in found:
+            named = self.owned.read(row[width:])
+            if named.objects is None:
+                self.left_out += 1
+            else:
+                yield SealedRow(self.keys.read(row), named.objects)

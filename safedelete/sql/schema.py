@@ -1,0 +1,281 @@
+"""What the database itself says about a table: its columns, unique keys, indexes, and the foreign keys around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Inspector, Table, inspect, text
+from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
+from sqlalchemy.exc import SAWarning
+from sqlalchemy.sql import visitors
+
+from safedelete.declare.targets import Rows
+from safedelete.errors import ConfigError
+from safedelete.sql.backends.base import TableName
+from safedelete.sql.engine import Database
+from safedelete.sql.failures import translated
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """One foreign key, from child to parent.
+
+    Attributes:
+        name: The constraint's name; made up from its columns where it has none.
+        child: The referencing table.
+        columns: Its columns.
+        parent: The referenced table.
+        referred: The parent's columns, in the same order.
+        action: ``CASCADE``, ``SET NULL``, ``SET DEFAULT``, ``RESTRICT`` or ``NO ACTION``.
+        deferred: Whether it is checked at commit only.
+    """
+
+    name: str
+    child: TableName
+    columns: tuple[str, ...]
+    parent: TableName
+    referred: tuple[str, ...]
+    action: str
+    deferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A snapshot of the database's own description.
+
+    Attributes:
+        table: The target, by schema and name.
+        default: The connection's default schema; None where there is none.
+        columns: The target's columns by name; None when there is no such table.
+        unique: Its unique keys, as sets of columns.
+        foreign_keys: Every foreign key of the database.
+        indexes: By table, the column lists of its indexes and keys, in order.
+        primary_keys: By table.
+        names: By table, every column's name.
+        kind: ``table``, or ``view`` for a view in the table's place.
+    """
+
+    table: TableName
+    default: str | None
+    columns: frozenset[str] | None
+    unique: tuple[frozenset[str], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    indexes: dict[TableName, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    primary_keys: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
+    kind: str = "table"
+
+    @classmethod
+    def read(cls, database: Database, table: Table) -> Schema:
+        """Read it. Reads only.
+
+        Raises:
+            StoreError: The database does not answer.
+        """
+        with (
+            database.connected() as connection,
+            translated(f"reading the schema around {table.fullname}"),
+            database.reading(connection),
+        ):
+            # A type or an expression index that SQLAlchemy has no name for is none of our business.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SAWarning)
+                return _Reader(connection, table).schema()
+
+    def require(self, rows: Rows) -> None:
+        """Raise ConfigError unless the declared table and its columns are there."""
+        if self.columns is None:
+            raise ConfigError(
+                f"Rows({rows.name}): the database has no table {rows.name}.",
+                hint="Check the database's address and the table's schema, and run the migrations first.",
+            )
+        if self.kind == "view":
+            raise ConfigError(
+                f"Rows({rows.name}): {rows.name} is a view; what a DELETE on it removes cannot be held to a plan.",
+                hint="Purge the table behind it.",
+            )
+        used = {c.name for c in rows.table.primary_key.columns}
+        for expression in (*rows.predicates, *(c for keys in rows.owns for c in _columns_of(keys))):
+            used |= {c.name for c in _columns(expression) if c.table is rows.table}
+        missing = sorted(used - self.columns)
+        if missing:
+            raise ConfigError(
+                f"Rows({rows.name}): the table has no column {', '.join(missing)}.",
+                hint="The model and the database disagree; run the migrations, or correct the model.",
+            )
+
+    def is_unique(self, expression: ColumnElement[Any]) -> bool:
+        """Whether no two rows of the target can hold one value in this column."""
+        name = getattr(expression, "name", None)
+        return isinstance(expression, Column) and frozenset((str(name),)) in self.unique
+
+    def has_index(self, table: TableName, columns: Sequence[str]) -> bool:
+        """Whether an index of the table starts with these columns, in any order."""
+        wanted = set(columns)
+        return any(set(index[: len(wanted)]) == wanted for index in self.indexes.get(table, ()))
+
+    def children(self, parent: TableName) -> list[ForeignKey]:
+        """Return the foreign keys that reference a table."""
+        return [fk for fk in self.foreign_keys if fk.parent == parent]
+
+    def reachable(self, start: TableName) -> list[ForeignKey]:
+        """Return every foreign key that a delete from a table may run into, through cascades at any depth."""
+        found: list[ForeignKey] = []
+        todo, seen = [start], {start}
+        while todo:
+            for fk in self.children(todo.pop()):
+                found.append(fk)
+                if fk.action == "CASCADE" and fk.child not in seen:
+                    seen.add(fk.child)
+                    todo.append(fk.child)
+        return found
+
+    def display(self, table: TableName) -> str:
+        """Return a table's name as plans and findings use it: with its schema unless it is the default one."""
+        schema, name = table
+        return name if schema is None or schema == self.default else f"{schema}.{name}"
+
+
+def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
+    return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
+
+
+def _columns_of(keys: Any) -> list[ColumnElement[Any]]:
+    return [*keys.columns, *(c for c in (keys.etag, keys.size) if c is not None)]
+
+
+class _Reader:
+    def __init__(self, connection: Connection, table: Table) -> None:
+        self.connection = connection
+        self.inspector: Inspector = inspect(connection)
+        self.dialect = connection.dialect.name
+        self.default = None if self.dialect == "sqlite" else self.inspector.default_schema_name
+        self.target: TableName = (table.schema or self.default, table.name)
+
+    def schema(self) -> Schema:
+        schema, name = self.target
+        here = self.inspector.has_table(name, schema=schema)
+        kind = "view" if here and name in self.inspector.get_view_names(schema=schema) else "table"
+        columns = (
+            frozenset(c["name"] for c in self.inspector.get_columns(name, schema=schema)) if here else None
+        )
+        indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
+        keys: dict[TableName, tuple[str, ...]] = {}
+        foreign: list[ForeignKey] = []
+        partitions = self._partitions()
+        for space in self._schemas():
+            if self.dialect != "sqlite":
+                for table, found in self._multi("get_multi_foreign_keys", space):
+                    if table not in partitions:
+                        foreign += [self._foreign(table, fk) for fk in found]
+            for table, key in self._multi("get_multi_pk_constraint", space):
+                keys[table] = tuple((key or {}).get("constrained_columns") or ())
+            for table, found in self._multi("get_multi_indexes", space):
+                indexes[table] = tuple(
+                    tuple(c for c in index["column_names"] if c is not None)
+                    for index in found
+                    if None not in index["column_names"] and not _partial(index)
+                )
+            for table, found in self._multi("get_multi_unique_constraints", space):
+                indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
+        if self.dialect == "sqlite":
+            foreign = self._sqlite_foreign_keys(keys)
+        for table, primary in keys.items():
+            indexes[table] = ((primary,) if primary else ()) + indexes.get(table, ())
+        return Schema(
+            table=self.target,
+            default=self.default,
+            columns=columns,
+            unique=self._unique(keys.get(self.target, ())) if here and kind == "table" else (),
+            foreign_keys=tuple(foreign),
+            indexes=indexes,
+            primary_keys=keys,
+            kind=kind,
+        )
+
+    def _multi(self, method: str, space: str | None) -> list[tuple[TableName, Any]]:
+        answer = getattr(self.inspector, method)(schema=space, kind=ObjectKind.TABLE, scope=ObjectScope.ANY)
+        return [((schema or self.default, name), value) for (schema, name), value in answer.items()]
+
+    def _schemas(self) -> list[str | None]:
+        if self.dialect == "sqlite":
+            return [None]
+        if self.dialect == "postgresql":
+            hidden = ("pg_", "information_schema")
+            return [s for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
+        return [self.default]
+
+    def _partitions(self) -> set[TableName]:
+        # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
+        if self.dialect != "postgresql":
+            return set()
+        rows = self.connection.execute(
+            text(
+                "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+                " WHERE c.relispartition AND c.relkind IN ('r', 'p')"
+            )
+        )
+        return {(schema, name) for schema, name in rows}
+
+    def _foreign(self, child: TableName, fk: Any) -> ForeignKey:
+        options = fk.get("options") or {}
+        columns = tuple(fk["constrained_columns"])
+        return ForeignKey(
+            name=str(fk.get("name") or f"{child[1]}({', '.join(columns)})"),
+            child=child,
+            columns=columns,
+            parent=(fk.get("referred_schema") or self.default, fk["referred_table"]),
+            referred=tuple(fk["referred_columns"]),
+            action=str(options.get("ondelete") or "NO ACTION").upper(),
+            deferred=str(options.get("initially") or "").upper() == "DEFERRED",
+        )
+
+    def _sqlite_foreign_keys(self, keys: dict[TableName, tuple[str, ...]]) -> list[ForeignKey]:
+        # SQLAlchemy reads the actions from the DDL's text, and misses those written beside a column.
+        statement = text(
+            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete'
+            " FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f"
+            " WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq"
+        )
+        spelt = {name.lower(): name for _, name in keys}
+        parts: dict[tuple[str, int], list[Any]] = {}
+        for row in self.connection.execute(statement):
+            parts.setdefault((row[0], row[2]), []).append(row)
+        found = []
+        for (child, _), rows in parts.items():
+            parent = (None, spelt.get(rows[0][3].lower(), rows[0][3]))
+            columns = tuple(row[4] for row in rows)
+            named = tuple(row[5] for row in rows)
+            found.append(
+                ForeignKey(
+                    name=f"{child}({', '.join(columns)})",
+                    child=(None, child),
+                    columns=columns,
+                    parent=parent,
+                    referred=named if None not in named else keys.get(parent, ()),
+                    action=rows[0][6].upper(),
+                    # Whether it is deferred is nowhere but in the text; checking one time too many does no harm.
+                    deferred="DEFERRED" in rows[0][1].upper(),
+                )
+            )
+        return found
+
+    def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
+        schema, name = self.target
+        found = [frozenset(primary)] if primary else []
+        found += [
+            frozenset(u["column_names"]) for u in self.inspector.get_unique_constraints(name, schema=schema)
+        ]
+        found += [
+            frozenset(str(c) for c in index["column_names"])
+            for index in self.inspector.get_indexes(name, schema=schema)
+            if index.get("unique") and None not in index["column_names"] and not _partial(index)
+        ]
+        return tuple(found)
+
+
+def _partial(index: Any) -> bool:
+    options = index.get("dialect_options") or {}
+    return any(name.endswith("_where") and options[name] is not None for name in options)

@@ -1,0 +1,291 @@
+"""Count what a plan shows about one table target. Reads only: each number is one SELECT in a transaction of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select, union
+from sqlalchemy.exc import SQLAlchemyError
+
+from safedelete.core.plan import AgeProfile, Cascade, Count, TargetPlan, Unknown
+from safedelete.errors import StoreError
+from safedelete.sql import predicate
+from safedelete.sql.cascades import blast_radius
+from safedelete.sql.failures import lost, words
+
+if TYPE_CHECKING:
+    from safedelete.sql.rows import SqlRows
+
+SAMPLE: Final = 5
+SMALL_TABLE: Final = 50_000
+"""Rows up to which a time column without an index is still counted day by day."""
+DAY: Final = timedelta(days=1)
+
+
+class Survey:
+    """One target counted at one instant."""
+
+    def __init__(self, target: SqlRows, connection: Connection, as_of: datetime) -> None:
+        self.target = target
+        self.rows = target.rows
+        self.connection = connection
+        self.as_of = as_of
+        self.values: Mapping[str, Any] = predicate.parameters(target.rows, as_of)
+        self.notes: list[str] = []
+        self.taken: ColumnElement[bool] = target.sealable()
+
+    def plan(self, *, portion: int | None, since: datetime | None) -> TargetPlan:
+        """Return the target's part of a plan."""
+        eligible = self.count(self._number(self.rows.predicate))
+        items = self._items(eligible)
+        total = self.count(select(func.count()).select_from(self.rows.table))
+        if portion is not None:
+            items = items if isinstance(items, Unknown) else min(items, portion)
+            self._narrow(portion)
+        cutoffs = [t.cutoff.instant(self.as_of) for t in self.target.time_tests]
+        cutoff = max(cutoffs) if cutoffs else None
+        statement, shown = predicate.rendered(
+            self.rows.predicate, self.target.database.engine.dialect, self.values
+        )
+        sample = self._sample()
+        objects, size, conditional = self._objects()
+        cascades, warnings = self._cascades()
+        self.notes += warnings
+        return TargetPlan(
+            name=self.target.name,
+            kind="rows",
+            items=items,
+            eligible=eligible,
+            total=total,
+            objects=objects,
+            bytes=size,
+            nulls=self._nulls(),
+            ageless=self._ageless(),
+            late=None if since is None else self._late(since),
+            cutoff=cutoff,
+            period=None if cutoff is None else self.as_of - cutoff,
+            cascades=cascades,
+            ages=self._ages(total),
+            conditional=conditional,
+            statement=statement,
+            parameters=shown,
+            first=sample[0] if sample else "",
+            last=self._last(),
+            sample=tuple(sample),
+            notes=tuple(self.notes),
+        )
+
+    def count(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Count:
+        """Return a number, or why there is none; a lost connection is an error of its own.
+
+        Raises:
+            StoreError: The connection was lost.
+        """
+        found = self.scalar(statement, values)
+        if isinstance(found, Unknown):
+            return found
+        return 0 if found is None else int(found)
+
+    def scalar(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Any:
+        """Return the first value of the first row, or an ``Unknown``."""
+        try:
+            with self.target.database.reading(self.connection):
+                return self.connection.execute(statement, values or self.values).scalar_one_or_none()
+        except SQLAlchemyError as error:
+            if lost(error):
+                raise StoreError(
+                    f"The connection to {self.target.database.name} was lost while counting {self.target.name}: "
+                    f"{words(error)}.",
+                    hint="Plan again once the database answers.",
+                ) from error
+            return Unknown(words(error))
+
+    def _number(self, where: ColumnElement[bool]) -> Select[Any]:
+        return select(func.count()).select_from(self.rows.table).where(where)
+
+    def _items(self, eligible: Count) -> Count:
+        backend = self.target.database.backend.name
+        if not self.target.owned and backend != "sqlite":
+            return eligible
+        items = self.count(self._number(self.taken))
+        if isinstance(items, int) and isinstance(eligible, int) and eligible > items:
+            self.notes.append(
+                f"{eligible - items:,} eligible row(s) are left out and kept: a key of theirs is NULL, empty, a URL or "
+                "longer than 1,024 bytes, and so names no row or object."
+            )
+        return items
+
+    def _narrow(self, portion: int) -> None:
+        if self.target.time_column is None:
+            self.notes.append(
+                "There is no time column of this table's own: the portion is the first rows by key."
+            )
+        try:
+            where = self.target.portioned(self.connection, self.as_of, portion)
+        except SQLAlchemyError as error:
+            self.notes.append(
+                f"The portion's edge is unknown ({words(error)}); what goes along is counted for all."
+            )
+            return
+        if where is not None:
+            self.taken = where
+
+    def _nulls(self) -> Count:
+        columns = [t.left for t in self.target.time_tests if predicate.belongs(t.left, self.rows.table)]
+        if not columns:
+            return 0
+        unique = {str(c): c for c in columns}
+        if len(unique) > 1:
+            for name, column in unique.items():
+                self.notes.append(f"{name} is NULL in {self.count(self._number(column.is_(None)))} row(s).")
+        return self.count(self._number(or_(*(c.is_(None) for c in unique.values()))))
+
+    @cached_property
+    def _without_age(self) -> ColumnElement[bool] | Unknown:
+        try:
+            return predicate.ageless(self.rows.predicates)
+        except predicate.NotDeterminableError as error:
+            return Unknown(str(error))
+
+    def _ageless(self) -> Count | None:
+        if not self.target.time_tests:
+            return None
+        where = self._without_age
+        return where if isinstance(where, Unknown) else self.count(self._number(where))
+
+    def _late(self, since: datetime) -> Count:
+        return self.count(self._number(self.rows.predicate), predicate.parameters(self.rows, since))
+
+    def _ages(self, total: Count) -> AgeProfile | Unknown | None:
+        tests = self.target.time_tests
+        if len(tests) != 1 or not predicate.belongs(tests[0].left, self.rows.table):
+            return None
+        where, test = self._without_age, tests[0]
+        if isinstance(where, Unknown):
+            return where
+        name = getattr(test.left, "name", None)
+        indexed = name is not None and self.target.schema.has_index(self.target.schema.table, (name,))
+        if not indexed and (isinstance(total, Unknown) or total > SMALL_TABLE):
+            return Unknown(f"{name or test.left} has no index, and the table has {total} rows")
+        empty = AgeProfile()
+        cutoff = test.cutoff.instant(self.as_of)
+
+        def at(days: int) -> ColumnElement[Any]:
+            return literal(test.cutoff.shaped(cutoff + days * DAY), test.left.type)
+
+        older = self.count(self._number(and_(where, test.left < at(-empty.back))))
+        if isinstance(older, Unknown):
+            return older
+        days: list[tuple[int, int]] = []
+        for day in range(-empty.back, empty.ahead):
+            number = self.count(self._number(and_(where, test.left >= at(day), test.left < at(day + 1))))
+            if isinstance(number, Unknown):
+                return number
+            if number:
+                days.append((day, number))
+        return AgeProfile(tuple(days), older, empty.back, empty.ahead)
+
+    def _objects(self) -> tuple[Count, Count | None, Count]:
+        """Count objects, their bytes, and those with a known ETag."""
+        spots = self.target.owned.spots
+        if not spots:
+            return 0, None, 0
+        shared = self.target.shared
+        numbers: list[Count] = []
+        sizes: list[Count] = []
+        dated: list[Count] = []
+        for bucket in dict.fromkeys(s.keys.bucket for s in spots):
+            mine = [s for s in spots if s.keys.bucket == bucket]
+            named = [
+                select(s.expression.label("sd_key")).where(self.taken, s.expression.is_not(None))
+                for s in mine
+            ]
+            if shared:
+                whole = (
+                    union(*named).subquery("sd_names")
+                    if len(named) > 1
+                    else named[0].distinct().subquery("sd_names")
+                )
+                numbers.append(self.count(select(func.count()).select_from(whole)))
+            else:
+                numbers += [
+                    self.count(select(func.count()).select_from(n.subquery("sd_names"))) for n in named
+                ]
+        for spot in spots:
+            held = and_(self.taken, spot.expression.is_not(None))
+            if spot.keys.etag is not None:
+                dated.append(self.count(self._number(and_(held, spot.keys.etag.is_not(None)))))
+            if spot.keys.size is None:
+                sizes.append(Unknown(f"no size= for the objects in {spot.keys.bucket}"))
+                continue
+            without = self.count(self._number(and_(held, spot.keys.size.is_(None))))
+            if without != 0:
+                sizes.append(Unknown(f"{without} object(s) in {spot.keys.bucket} have no size"))
+                continue
+            each = select(spot.expression, func.max(spot.keys.size).label("size")).where(held)
+            each = (
+                each.group_by(spot.expression) if shared else select(spot.keys.size.label("size")).where(held)
+            )
+            sizes.append(self.count(select(func.sum(each.subquery("sd_sizes").c.size))))
+        known = any(s.keys.size is not None for s in spots)
+        return _sum(numbers), _sum(sizes) if known else None, _sum(dated)
+
+    def _cascades(self) -> tuple[tuple[Cascade, ...], list[str]]:
+        try:
+            with self.target.database.connected() as other, self.target.database.reading(other):
+                return blast_radius(self.target, other, self.taken, self.count, self.values)
+        except SQLAlchemyError as error:
+            if lost(error):
+                raise StoreError(
+                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                ) from error
+            return (Cascade("(unknown)", "delete", Unknown(words(error)), "foreign keys"),), []
+
+    def _sample(self) -> list[str]:
+        return self._rendered(descending=False, limit=SAMPLE)
+
+    def _last(self) -> str:
+        found = self._rendered(descending=True, limit=1)
+        return found[0] if found else ""
+
+    def _rendered(self, *, descending: bool, limit: int) -> list[str]:
+        keys, owned = self.target.keys, self.target.owned
+        time = self.target.time_column
+        shown = [] if time is None else [time.label("sd_time")]
+        order = [c.desc() for c in keys.order()] if descending else list(keys.order())
+        statement = (
+            select(*keys.selected(), *owned.selected(), *shown)
+            .where(self.taken)
+            .order_by(*order)
+            .limit(limit)
+        )
+        try:
+            with self.target.database.reading(self.connection):
+                found = self.connection.execute(statement, self.values).all()
+        except SQLAlchemyError as error:
+            if lost(error):
+                raise StoreError(
+                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                ) from error
+            self.notes.append(f"No sample could be read: {words(error)}.")
+            return []
+        lines: list[str] = []
+        for row in found:
+            key = ", ".join(f"{n}={predicate.show(v)}" for n, v in zip(keys.names, row, strict=False))
+            extra = [] if time is None else [f"{getattr(time, 'name', 'time')}={predicate.show(row[-1])}"]
+            named = owned.read(row[len(keys) :]).objects or ()
+            extra += [f"s3://{ref.bucket}/{ref.key}" for ref in named]
+            lines.append(f"{key} ({', '.join(extra)})" if extra else key)
+        return lines
+
+
+def _sum(counts: list[Count]) -> Count:
+    total = 0
+    for count in counts:
+        if isinstance(count, Unknown):
+            return count
+        total += count
+    return total

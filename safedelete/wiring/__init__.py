@@ -1,0 +1,36 @@
+"""The composition root: from a declared job and the environment to something that runs.
+
+The only package that knows every adapter. The same verbs as on the command line are functions here; the command line
+only calls them.
+"""
+
+from safedelete.wiring.connect import buckets_of, cancel_statements
+from safedelete.wiring.settings import Settings
+from safedelete.wiring.verbs import (
+    approve,
+    check,
+    execute,
+    history,
+    init,
+    init_sql,
+    owner_of,
+    plan,
+    run,
+    shown,
+)
+
+__all__ = [
+    "Settings",
+    "approve",
+    "buckets_of",
+    "cancel_statements",
+    "check",
+    "execute",
+    "history",
+    "init",
+    "init_sql",
+    "owner_of",
+    "plan",
+    "run",
+    "shown",
+]

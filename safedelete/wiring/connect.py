@@ -1,0 +1,236 @@
+"""Connect a declared job to its database, its buckets, its ledger and its lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import ItemOutcome
+from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.declare.targets import Mode
+from safedelete.ledger.store import SqlLedger
+from safedelete.locks.lease import LeaseLock
+from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
+from safedelete.ports import Binding, Gate, ObjectStore, Presence, Prober
+from safedelete.runner.context import PurgeContext, Setting
+from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.s3.client import Connection, connect
+from safedelete.s3.probe import S3Prober
+from safedelete.s3.store import S3ObjectStore
+from safedelete.s3.target import PrefixTarget
+from safedelete.sql.engine import Database, Timeouts
+from safedelete.sql.fingerprint import definition
+from safedelete.sql.permissions import SqlProber
+from safedelete.sql.rows import SqlRows
+from safedelete.wiring.settings import Settings, SystemClock
+
+CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+class Buckets:
+    """Sends each object to the store of its bucket. Implements ``ports.ObjectStore``."""
+
+    def __init__(self, stores: Mapping[str, ObjectStore]) -> None:
+        self._stores = stores
+
+    def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
+        """Delete exactly these objects. Deletes."""
+        return {
+            ref: found
+            for store, mine in self._split(refs)
+            for ref, found in store.delete(mine, gate=gate).items()
+        }
+
+    def presence(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Ask for each object. Reads only."""
+        return {
+            ref: found for store, mine in self._split(refs) for ref, found in store.presence(mine).items()
+        }
+
+    def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Return those not known to be absent. Reads only."""
+        return {
+            ref: found for store, mine in self._split(refs) for ref, found in store.remaining(mine).items()
+        }
+
+    def _split(self, refs: Sequence[ObjectRef]) -> Iterator[tuple[ObjectStore, list[ObjectRef]]]:
+        for bucket in dict.fromkeys(ref.bucket for ref in refs):
+            yield self._stores[bucket], [ref for ref in refs if ref.bucket == bucket]
+
+
+def new_run(clock: SystemClock) -> str:
+    """Return a run id: 26 letters and digits that sort by time (a ULID)."""
+    number = int(clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
+    return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def fingerprint(purge: Purge) -> str:
+    """Hash what a purge selects: two plans of one fingerprint take the same items from the same data."""
+    targets = []
+    for target in purge.targets:
+        if isinstance(target, Rows):
+            targets.append(definition(target))
+        else:
+            targets.append(
+                json.dumps(
+                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode],
+                    separators=(",", ":"),
+                )
+            )
+    return hashlib.sha256(json.dumps([targets, purge.per_run], separators=(",", ":")).encode()).hexdigest()
+
+
+def buckets_of(jobs: Sequence[Declared]) -> frozenset[str]:
+    """Return every bucket these jobs delete from."""
+    found: set[str] = set()
+    for job in jobs:
+        for target in job.targets if isinstance(job, Purge) else ():
+            found |= (
+                {target.bucket} if isinstance(target, S3Prefix) else {keys.bucket for keys in target.owns}
+            )
+    return frozenset(found)
+
+
+_open: Final[set[Database]] = set()
+"""Databases this process is connected to, for :func:`cancel_statements`."""
+
+
+def cancel_statements() -> None:
+    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises."""
+    for database in list(_open):
+        database.cancel()
+
+
+@contextmanager
+def opened(
+    settings: Settings, job: Declared | None, *, may_create: bool = False
+) -> Iterator[tuple[Database, SqlLedger]]:
+    """Connect to a job's database and to the ledger."""
+    source = job.database if isinstance(job, Purge) else None
+    timeouts = _within_lease(settings.lease_seconds)
+    target = Database(source, timeouts=timeouts, may_create=may_create)
+    elsewhere = settings.ledger_url is not None
+    ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
+    _open.update({target, ledger})
+    try:
+        yield target, SqlLedger(ledger.engine, ledger.identity)
+    finally:
+        _open.difference_update({target, ledger})
+        target.dispose()
+        ledger.dispose()
+
+
+def _within_lease(seconds: float) -> Timeouts:
+    """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
+    usual = Timeouts()
+    return Timeouts(
+        statement=min(usual.statement, timedelta(seconds=seconds / 2)),
+        lock=min(usual.lock, timedelta(seconds=seconds / 4)),
+        idle=min(usual.idle, timedelta(seconds=seconds * 0.75)),
+    )
+
+
+@contextmanager
+def context_of(
+    purge: Purge,
+    *,
+    settings: Settings | None = None,
+    asked: Asked = nobody,
+    progress: Progress = quiet,
+    clock: SystemClock | None = None,
+    manifest: Path | None = None,
+) -> Iterator[PurgeContext]:
+    """Connect everything a purge needs, and close it afterwards."""
+    settings = settings or Settings.read()
+    clock = clock or SystemClock()
+    with opened(settings, purge) as (database, ledger):
+        parts, callers = _parts(purge, database, clock)
+        caller = " ".join([database.caller, *callers]).strip()
+        host, pid = socket.gethostname(), os.getpid()
+        has_rows = any(isinstance(target, Rows) for target in purge.targets)
+        beside = database if has_rows else None
+        lock = LeaseLock(
+            beside.engine if beside else ledger.engine,
+            beside.identity if beside else ledger.database,
+            clock=clock,
+            seconds=settings.lease_seconds,
+            host=host,
+            pid=pid,
+        )
+        yield PurgeContext(
+            job=purge.name,
+            fingerprint=fingerprint(purge),
+            guard=purge.guard,
+            portion=purge.per_run,
+            max_sealed=purge.max_sealed,
+            resume_within=purge.resume_within,
+            parts=parts,
+            ledger=ledger,
+            lock=lock,
+            clock=clock,
+            new_run=lambda: new_run(clock),
+            setting=Setting(
+                environment=settings.environment,
+                database=database.identity,
+                caller=caller,
+                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
+            ),
+            stop=deadline(clock, purge.timeout, purge.grace, asked),
+            progress=progress,
+            manifest=manifest,
+        )
+
+
+def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[Part], list[str]]:
+    connections: dict[int, Connection] = {}
+
+    def reach(client: object) -> Connection:
+        if id(client) not in connections:
+            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+        return connections[id(client)]
+
+    parts: list[Part] = []
+    for target in purge.targets:
+        if isinstance(target, S3Prefix):
+            parts.append(_prefix_part(target, reach(target.client), clock))
+        else:
+            parts.append(_row_part(target, database, reach, clock))
+    return parts, sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
+    modes: dict[str, Mode | None] = {target.bucket: target.mode}
+    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
+    return ObjectPart(PrefixTarget(target, connection, store), (prober,))
+
+
+def _row_part(
+    target: Rows, database: Database, reach: Callable[[object], Connection], clock: SystemClock
+) -> RowPart:
+    stores: dict[str, ObjectStore] = {}
+    probers: list[Prober] = []
+    for keys in target.owns:
+        if keys.bucket in stores:
+            continue
+        modes: dict[str, Mode | None] = {keys.bucket: keys.mode}
+        connection = reach(keys.client)
+        stores[keys.bucket] = S3ObjectStore(connection, clock=clock, modes=modes)
+        probers.append(S3Prober(connection, modes=modes))
+    rows = SqlRows(target, database)
+    return RowPart(
+        rows,
+        Buckets(stores) if stores else None,
+        (SqlProber(rows), *probers),
+        frozenset(target.may_touch),
+    )

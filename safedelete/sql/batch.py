@@ -7,7 +7,7 @@ that moment is found out and named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,18 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
+from safedelete.sql.keys import matching
 from safedelete.sql.owned import Named
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
 
-_NO_MATCH = ItemOutcome(Outcome.CHANGED, "predicate", "The row no longer matches the purge's predicate; it was kept.")
-_RENAMED = ItemOutcome(Outcome.CHANGED, "objects", "The row names other objects than when it was sealed; it was kept.")
+_NO_MATCH = ItemOutcome(
+    Outcome.CHANGED, "predicate", "The row no longer matches the purge's predicate; it was kept."
+)
+_RENAMED = ItemOutcome(
+    Outcome.CHANGED, "objects", "The row names other objects than when it was sealed; it was kept."
+)
 _BUSY = ItemOutcome(Outcome.BLOCKED, LOCKED, "Another transaction holds the row.")
 
 
@@ -50,7 +55,9 @@ class SqlRowTransaction:
         self._id: tuple[Any, ...] | None = None
         self.connection: Connection = target.database.connect(immediate=True)
         try:
-            with translated(f"opening a batch on {target.name}", hint="The next run goes on where this one stopped."):
+            with translated(
+                f"opening a batch on {target.name}", hint="The next run goes on where this one stopped."
+            ):
                 self.connection.begin()
                 self._backend.begin_batch(self.connection, target.database.timeouts)
                 self._eraser = Eraser(self.connection, target)
@@ -120,7 +127,9 @@ class SqlRowTransaction:
                 if key in before and before[key][0]:
                     erased.deleted.add(key)
                     erased.named[key] = before[key][1]
-            fresh = {k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k].objects, n)}
+            fresh = {
+                k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k].objects, n)
+            }
             if not fresh:
                 self._blocked = dict(erased.refused)
                 self._deleted = set(erased.deleted)
@@ -205,7 +214,9 @@ class SqlRowTransaction:
             if key not in there:
                 kept[key] = GONE
             else:
-                kept[key] = self._left(row, self._blocked.get(key) or (_RENAMED if key in renamed else _NO_MATCH))
+                kept[key] = self._left(
+                    row, self._blocked.get(key) or (_RENAMED if key in renamed else _NO_MATCH)
+                )
         return Deletion(tuple(row for row in rows if row.key in self._deleted), kept, self._touched)
 
     def _left(self, row: SealedRow, why: ItemOutcome) -> ItemOutcome:
@@ -216,6 +227,22 @@ class SqlRowTransaction:
                 f"The row changed while it could not be held, and was kept after its object(s) went: {why.detail}",
             )
         return why
+
+    def still_named(self, objects: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Return those of these (bucket, key) pairs that a row names which is not deleted in this transaction.
+
+        A row that another transaction has deleted without committing still counts. Reads only.
+        """
+        found: set[tuple[str, str]] = set()
+        with translated(f"looking for other rows of {self.target.name} that name the same objects"):
+            for spot in self.target.owned.spots:
+                bucket = spot.keys.bucket
+                wanted = sorted(key for place, key in objects if place == bucket)
+                if wanted:
+                    clause = matching(spot.expression, wanted, self.connection.dialect)
+                    rows = self.connection.execute(select(spot.expression).where(clause).distinct())
+                    found.update((bucket, key) for (key,) in rows)
+        return frozenset(found) & frozenset(objects)
 
     def undo(self) -> None:
         """Take back every delete, to where :meth:`hold` ended.
@@ -268,4 +295,3 @@ class SqlRowTransaction:
         if not self._ended:
             self._ended = True
             self.target.database.close(self.connection)
-

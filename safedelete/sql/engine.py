@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ class Database:
         may_create: bool = False,
     ) -> None:
         self.timeouts = timeouts or Timeouts()
-        given = source if source is not None else _from_environment(os.environ if environ is None else environ)
+        given = (
+            source if source is not None else _from_environment(os.environ if environ is None else environ)
+        )
         url = given.url if isinstance(given, Engine) else _url(given)
         self.backend: Backend = backend_for(url.get_backend_name())
         if isinstance(self.backend, SQLite) and url.database in (None, "", ":memory:"):
@@ -91,6 +94,11 @@ class Database:
         """The role that statements run as; empty where there are no roles. Reads only."""
         with self.reading() as connection, translated(f"asking {self.name} for the current role"):
             return self.backend.caller(connection)
+
+    def now(self) -> datetime:
+        """Return the database's own clock, aware UTC. Reads only."""
+        with self.reading() as connection, translated(f"asking {self.name} for the time"):
+            return self.backend.now(connection)
 
     @contextmanager
     def connected(self, **options: Any) -> Iterator[Connection]:
@@ -142,7 +150,11 @@ class Database:
     def close(self, connection: Connection) -> None:
         """Close a connection of :meth:`connect`; whatever it left open is rolled back. Never raises."""
         with suppress(SQLAlchemyError):
-            driver = None if connection.closed or connection.invalidated else connection.connection.driver_connection
+            driver = (
+                None
+                if connection.closed or connection.invalidated
+                else connection.connection.driver_connection
+            )
             with self._lock:
                 self._live.discard(driver)
         with suppress(SQLAlchemyError):

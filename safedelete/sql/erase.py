@@ -59,7 +59,7 @@ class Eraser:
         self.connection = connection
         self.target = target
         self._backend = target.database.backend
-        self._returning = bool(connection.dialect.delete_returning)
+        self._returning = self._backend.returns(connection)
         self._touched = Touched(connection, target)
 
     def erase(self, keys: Sequence[Key], *, where: ColumnElement[bool], values: Mapping[str, Any]) -> Erased:
@@ -80,7 +80,9 @@ class Eraser:
             before = len(done.deleted)
             refused = self._halve(todo, where, values, done)
             done.refused = {key: _outcome(failure) for key, failure in refused.items()}
-            todo = [key for key, failure in refused.items() if failure.cause in {Cause.REFERENCED, Cause.REFUSED}]
+            todo = [
+                key for key, failure in refused.items() if failure.cause in {Cause.REFERENCED, Cause.REFUSED}
+            ]
             if not todo or len(done.deleted) == before:
                 break
         unseen = [k for k in keys if k not in done.deleted and k not in done.refused]
@@ -124,10 +126,10 @@ class Eraser:
         except (DBAPIError, _RefusedError) as error:
             failure = error.failure if isinstance(error, _RefusedError) else self._backend.failure(error)
             self._survive(error)
+            if failure.cause is Cause.OTHER:
+                raise  # the savepoint may be gone as well: the whole batch is to be rolled back
             savepoint.rollback()
             self._touched.failed()
-            if failure.cause is Cause.OTHER:
-                raise
             return failure
         savepoint.commit()
         self._touched.after(len(returned))
@@ -165,7 +167,10 @@ class Eraser:
             ) from error
 
     def _there(
-        self, keys: Sequence[Key], where: ColumnElement[bool] | None = None, values: Mapping[str, Any] | None = None
+        self,
+        keys: Sequence[Key],
+        where: ColumnElement[bool] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> set[Key]:
         statement = select(*self.target.keys.selected()).where(self.target.keys.match(keys))
         if where is not None:

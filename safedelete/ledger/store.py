@@ -18,6 +18,7 @@ from safedelete.core.run import BatchState, RunState, transition
 from safedelete.core.seal import ObjectBatch, RowBatch, decode, encode
 from safedelete.errors import BindingError, LedgerError
 from safedelete.ledger import codec, tables
+from safedelete.ledger.past import TAUGHT, past_runs
 from safedelete.ports import (
     BatchRef,
     Binding,
@@ -28,9 +29,6 @@ from safedelete.ports import (
     Transaction,
     Verdict,
 )
-
-TAUGHT = frozenset({RunState.SUCCEEDED, RunState.REFUSED, RunState.FAILED, RunState.INCOMPLETE})
-"""Finished runs that the guard may look at; it decides itself which of them teach."""
 
 
 @runtime_checkable
@@ -132,18 +130,7 @@ class SqlLedger:
 
     def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
         """Return finished purges of a job with their plans, newest first. Reads only."""
-        return [
-            PastRun(
-                run=record.run,
-                plan=record.plan,
-                state=record.state.value,
-                finished_at=record.finished_at,
-                deleted={name: tally.deleted for name, tally in record.tally.items()},
-                teaches=record.teaches,
-            )
-            for record in self.runs(job, limit=limit, states=TAUGHT)
-            if record.plan is not None
-        ]
+        return past_runs(self.runs(job, limit=limit, states=TAUGHT))
 
     def runs(
         self, job: str | None, *, limit: int, states: Collection[RunState] | None = None
@@ -297,12 +284,18 @@ class SqlLedger:
         with _told("read checksums"), self.engine.connect() as connection:
             yield from connection.execute(query).scalars()
 
-    def doubt(self, ref: BatchRef) -> None:
-        """Mark a batch in doubt."""
+    def doubt(self, ref: BatchRef) -> bool:
+        """Mark a batch in doubt; False where it is settled already."""
+        unsettled = tables.batch.c.state != BatchState.DONE.value
+        statement = (
+            update(tables.batch).where(*_place(ref), unsettled).values(state=BatchState.IN_DOUBT.value)
+        )
         with _told("mark a batch in doubt"), self.engine.begin() as connection:
-            connection.execute(
-                update(tables.batch).where(*_place(ref)).values(state=BatchState.IN_DOUBT.value)
-            )
+            marked = connection.execute(statement).rowcount == 1
+            there = marked or connection.execute(select(tables.batch.c.seq).where(*_place(ref))).first()
+        if not there:
+            raise _no_batch(ref)
+        return marked
 
     def settle(
         self,
@@ -330,10 +323,12 @@ class SqlLedger:
                 and self.joins(transaction)
                 and isinstance(transaction, SqlTransaction)
             ):
-                transaction.connection.execute(statement)
+                found = transaction.connection.execute(statement).rowcount
             else:
                 with self.engine.begin() as connection:
-                    connection.execute(statement)
+                    found = connection.execute(statement).rowcount
+        if found != 1:
+            raise _no_batch(ref)
 
     def joins(self, transaction: Transaction) -> bool:
         """Whether a transaction is on this ledger's own database."""
@@ -470,6 +465,14 @@ def _columns(change: RunChange) -> dict[str, Any]:
 def _place(ref: BatchRef) -> tuple[Any, ...]:
     t = tables.batch.c
     return (t.run == ref.run, t.target == ref.target, t.seq == ref.seq)
+
+
+def _no_batch(ref: BatchRef) -> LedgerError:
+    return LedgerError(
+        f"There is no sealed batch {ref.target}/{ref.seq} of run {ref.run}.",
+        hint="Its seal was dropped while this process was working; look at the run with `safedelete show`.",
+        deleted=None,
+    )
 
 
 def _state(kind: Any, value: str, where: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -76,6 +77,12 @@ class MemoryObjects:
         self.around: Callable[[str, int], None] | None = None
         """Called with ``before`` or ``after`` and the number of each request to delete; what it raises passes through."""
         self._etags = count(1)
+
+    def seen_by(self, around: Callable[[str, int], None] | None) -> MemoryObjects:
+        """Return another client of the same store, whose requests are watched by themselves."""
+        other = copy(self)
+        other.around = around
+        return other
 
     def put(self, bucket: str, key: str, *, size: int = 1, modified: datetime = ANCIENT) -> None:
         """Write an object, under a new ETag."""

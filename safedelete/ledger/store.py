@@ -102,9 +102,8 @@ class SqlLedger:
         """Return what the ledger is bound to. Reads only."""
         with _told("read its version"), self.engine.connect() as connection:
             try:
-                found = dict(
-                    connection.execute(select(tables.meta.c.name, tables.meta.c.value)).tuples().all()
-                )
+                query = select(tables.meta.c.name, tables.meta.c.value)
+                found: dict[str, str] = {row.name: row.value for row in connection.execute(query)}
             except DBAPIError as error:
                 if _missing_table(error):
                     raise LedgerError(
@@ -179,7 +178,7 @@ class SqlLedger:
         if states is not None:
             places = places.where(t.state.in_([s.value for s in states]))
         with _told("list batches"), self.engine.connect() as connection:
-            refs = connection.execute(places).tuples().all()
+            refs = connection.execute(places).all()
         for target, seq in refs:
             query = select(tables.batch).where(t.run == run, t.target == target, t.seq == seq)
             with _told("read a batch"), self.engine.connect() as connection:
@@ -218,7 +217,7 @@ class SqlLedger:
         query = select(t.target, t.tally).where(t.run == run, t.tally.is_not(None))
         sums: dict[int, Tally] = {}
         with _told("add up outcomes"), self.engine.connect() as connection:
-            for target, text in connection.execute(query).tuples():
+            for target, text in connection.execute(query):
                 for tally in codec.load_tallies(text, f"tally of run {run}").values():
                     sums[target] = sums.get(target, Tally()) + tally
         return sums
@@ -228,7 +227,7 @@ class SqlLedger:
         t = tables.batch.c
         query = select(t.target, func.sum(t.item_count)).where(t.run == run).group_by(t.target)
         with _told("count sealed items"), self.engine.connect() as connection:
-            return {target: int(items) for target, items in connection.execute(query).tuples()}
+            return {target: int(items) for target, items in connection.execute(query)}
 
     # --- writing
 

@@ -59,6 +59,8 @@ def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
     """Record how a run ended that had not deleted anything yet."""
     if ctx.ledger.record(run).state is not RunState.PLANNING:
         return
+    if isinstance(error, SafeDeleteError):
+        error.deleted = 0
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
     ctx.ledger.drop_seal(run)
     ctx.ledger.move(
@@ -72,7 +74,7 @@ def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
 def failed_late(ctx: PurgeContext, run: str, plan: Plan, error: BaseException) -> None:
     """Record how a run ended while it deleted; everything but a final verdict is resumable."""
     final = isinstance(error, (PartialDeleteError, BlastRadiusError))
-    tally: dict[str, Tally] = {}
+    tally: dict[str, Tally] | None = None
     try:
         if final:
             settle_open(run, ctx.parts, ctx.ledger, as_of=plan.as_of)
@@ -89,8 +91,8 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, error: BaseException) -
         # Whoever took the lock over has recorded this run already, or the ledger is what failed; in both cases the
         # first error is the one to tell, and the next run finds the run unfinished.
         log.warning("the run's end could not be recorded", run=run, error=str(second))
-    if isinstance(error, SafeDeleteError) and tally:
-        error.deleted = sum(tally.values(), Tally()).deleted
+    if isinstance(error, SafeDeleteError):
+        error.deleted = None if tally is None else sum(tally.values(), Tally()).deleted
 
 
 def code_of(error: BaseException) -> int:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
 
-from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from safedelete.core.decision import Approval
@@ -153,7 +153,9 @@ class SqlLedger:
         if job is not None:
             query = query.where(t.job == job)
         if states is not None:
-            query = query.where(t.state.in_([s.value for s in states]))
+            # A state that cannot be read may be any of them: it is taken along, and told as damage below.
+            unreadable = t.state.not_in([s.value for s in RunState])
+            query = query.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with _told("read runs"), self.engine.connect() as connection:
             rows = connection.execute(query).all()
         return [_record(row) for row in rows]
@@ -176,7 +178,8 @@ class SqlLedger:
         t = tables.batch.c
         places = select(t.target, t.seq).where(t.run == run).order_by(t.target, t.seq)
         if states is not None:
-            places = places.where(t.state.in_([s.value for s in states]))
+            unreadable = t.state.not_in([s.value for s in BatchState])
+            places = places.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with _told("list batches"), self.engine.connect() as connection:
             refs = connection.execute(places).all()
         for target, seq in refs:
@@ -264,7 +267,6 @@ class SqlLedger:
             raise LedgerError(
                 f"Run {now.run} was changed by another process while this one was about to make it {to.value}.",
                 hint="Look at it with `safedelete show`.",
-                deleted=None,
             )
         return self.record(now.run)
 
@@ -300,7 +302,10 @@ class SqlLedger:
         """Mark a batch in doubt."""
         with _told("mark a batch in doubt"), self.engine.begin() as connection:
             connection.execute(
-                update(tables.batch).where(*_place(ref)).values(state=BatchState.IN_DOUBT.value)
+                update(tables.batch)
+                # What is settled stays settled, whoever comes late.
+                .where(*_place(ref), tables.batch.c.state != BatchState.DONE.value)
+                .values(state=BatchState.IN_DOUBT.value)
             )
 
     def settle(
@@ -439,16 +444,17 @@ def _told(what: str) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.", deleted=None) from error
+        raise LedgerError(
+            f"The ledger could not {what}: {first_line(error)}.",
+            hint="Another process may have written the same row; look at it with `safedelete history FILE`.",
+        ) from error
     except SQLAlchemyError as error:
         hint = (
             "The role lacks a privilege on the ledger's tables."
             if denied(error)
             else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
         )
-        raise LedgerError(
-            f"The ledger could not {what}: {first_line(error)}.", hint=hint, deleted=None
-        ) from error
+        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.", hint=hint) from error
 
 
 def _columns(change: RunChange) -> dict[str, Any]:

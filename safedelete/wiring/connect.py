@@ -9,6 +9,8 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +28,14 @@ from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
-from safedelete.sql.engine import Database
+from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.settings import Settings, SystemClock
+
+IDLE: Final = 0.75
+"""Longest a batch may leave its transaction idle, as a share of the lease."""
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -115,7 +120,7 @@ def opened(
 ) -> Iterator[tuple[Database, SqlLedger]]:
     """Connect to a job's database and to the ledger."""
     source = job.database if isinstance(job, Purge) else None
-    target = Database(source, may_create=may_create)
+    target = Database(source, may_create=may_create, timeouts=_timeouts(settings.lease_seconds))
     elsewhere = settings.ledger_url is not None
     ledger = Database(settings.ledger_url, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
@@ -125,6 +130,12 @@ def opened(
         _open.difference_update({target, ledger})
         target.dispose()
         ledger.dispose()
+
+
+def _timeouts(lease: float) -> Timeouts:
+    """Let the server end a frozen holder's transaction before its lease ends, so that the next run finds no lock of it."""
+    usual = Timeouts()
+    return replace(usual, idle=min(usual.idle, timedelta(seconds=lease * IDLE)))
 
 
 @contextmanager

@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
+from safedelete.errors import ConfigError, SafeDeleteError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from safedelete.declare import Declared, Purge
     from safedelete.loader import JobFile
+    from safedelete.runner.report import Report
+
+
+class _Said:
+    """What was said before the verb."""
+
+    verbose = False
+
+
+_said = _Said()
 
 app = typer.Typer(
     name="safedelete",
@@ -52,11 +64,9 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log every batch.")] = False,
 ) -> None:
     """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
-    from safedelete.cli.logs import configure
-
     if debug:
         os.environ["SAFEDELETE_DEBUG"] = "1"
-    configure(verbose=verbose)
+    _said.verbose = verbose
 
 
 @app.command()
@@ -83,7 +93,7 @@ def init(
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
     """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
-    from safedelete import wiring
+    wiring = _wiring()
 
     jobs = list(_load(file).jobs.values()) if file is not None else []
     if sql:
@@ -98,7 +108,7 @@ def init(
 @app.command()
 def check(file: File, names: Names = None, as_json: Json = False) -> None:
     """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -130,7 +140,7 @@ def plan(
     ] = None,
 ) -> None:
     """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -168,20 +178,20 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
     job = _load(file).one(name)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
-    _show_report(report, as_json=as_json)
+    _show_report(report, job, as_json=as_json)
 
 
 @app.command()
 def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
@@ -189,7 +199,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     job = wiring.owner_of(loaded.jobs.values(), run)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
-    _show_report(report, as_json=as_json)
+    _show_report(report, job, as_json=as_json)
 
 
 @app.command()
@@ -208,7 +218,7 @@ def approve(
     ] = 24.0,
 ) -> None:
     """Accept one refused plan, once: exactly the keys that were sealed. Deletes nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
 
     if one_off and usual:
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
@@ -236,7 +246,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List past runs. Deletes nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import record_document
 
@@ -257,7 +267,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
@@ -277,11 +287,19 @@ def show(
 def exit_for(error: SafeDeleteError) -> int:
     """Print an error as a person needs it, and return its exit code."""
     typer.echo(f"safedelete: {error}", err=True)
-    if error.exit_code is not ExitCode.USAGE:
-        typer.echo(error.deleted_sentence, err=True)
+    typer.echo(error.deleted_sentence, err=True)
     if error.hint:
         typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
     return int(error.exit_code)
+
+
+def _wiring() -> ModuleType:
+    """Import what does the work, with logs on: not before a verb is really called, so that help stays quick."""
+    from safedelete import wiring
+    from safedelete.cli.logs import configure
+
+    configure(verbose=_said.verbose)
+    return wiring
 
 
 def _load(path: Path) -> JobFile:
@@ -309,7 +327,8 @@ def _purges(jobs: list[Declared]) -> list[Purge]:
     return [job for job in jobs if isinstance(job, Purge)]
 
 
-def _show_report(report: Any, *, as_json: bool) -> None:
+def _show_report(report: Report, job: Declared, *, as_json: bool) -> None:
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -317,6 +336,10 @@ def _show_report(report: Any, *, as_json: bool) -> None:
         _print_json(report_document(report))
     else:
         typer.echo(text.result(report))
+        if report.run is not None and report.total.deleted != report.total.total:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for line in text.items(record, batches, everything=False):
+                    typer.echo(line)
     _exit([report])
 
 

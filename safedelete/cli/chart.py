@@ -23,8 +23,11 @@ PLOT: Final = WIDTH - LABEL - 2 - RIGHT - 1
 WIDE: Final = PLOT // 2
 """Runs up to which each bar has a gap beside it."""
 
-SPREAD: Final = 20.0
+SPREAD: Final = 5.0
 """Largest number over the median of the runs from which the scale is logarithmic."""
+
+FAR: Final = 20.0
+"""A limit above this times the largest count is not drawn: it catches little but a wiped table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,8 @@ class Scale:
         values = sorted(float(count) for count in counts if count)
         if not values:
             return cls(0.0, 1.0)
-        # A limit that only catches a wiped table would press the nights into one line: it is then said, not drawn.
-        most = max([*values, *(v for v in lines if v <= max(values) * SPREAD)])
+        # A limit far away would press the nights into one line: it is then said, not drawn.
+        most = max([*values, *(v for v in lines if v <= max(values) * FAR)])
         middle = values[len(values) // 2]
         if most <= middle * SPREAD:
             return cls(0.0, _round_up(most))

@@ -28,7 +28,7 @@ STYLE: Final = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#5b6470;--line:#d5dae0;--done:#3b6fb6;--refused:#c2410c;
 --failed:#a11d33;--unfinished:#8a6d00;--coming:#9db8dc;--limit:#b3261e;--expected:#1c2024;--card:#f6f7f9}
 @media (prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;--soft:#9aa4af;--line:#373e46;--done:#6ea3e6;
---refused:#f08a4b;--failed:#f2788a;--unfinished:#d9b93c;--coming:#4a6b96;--limit:#ff8078;--expected:#f2f4f6;--card:#1d2125}}
+--refused:#f08a4b;--failed:#f2788a;--unfinished:#d9b93c;--coming:#6f93c4;--limit:#ff8078;--expected:#f2f4f6;--card:#1d2125}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem;max-width:60rem;background:var(--bg);color:var(--fg);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;overflow-wrap:anywhere}
@@ -50,7 +50,7 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{padding:.25rem .6rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:normal;white-space:nowrap}
 td.n,th.n{text-align:right}td.why{white-space:normal;min-width:14rem;overflow-wrap:anywhere}
-code{font-family:ui-monospace,"Liberation Mono",monospace;font-size:.8125rem}
+code{font-family:ui-monospace,"Liberation Mono",monospace;font-size:.85em}
 summary{cursor:pointer;padding:.3rem 0}
 @media (max-width:560px){.wide{display:none}.narrow{display:block}body{padding:.75rem}}
 @media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--soft:#444;--line:#bbb;--done:#3b6fb6;--refused:#c2410c;--failed:#a11d33;
@@ -62,13 +62,13 @@ rect,circle,.say{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
 
 KEY: Final = (
-    ('<rect class="done" x="3" y="1" width="10" height="11"/>', "successful run"),
-    ('<rect class="refused" x="3" y="1" width="10" height="11"/>', "refused (R)"),
-    ('<rect class="failed" x="3" y="1" width="10" height="11"/>', "failed (F)"),
-    ('<rect class="unfinished" x="3" y="1" width="10" height="11"/>', "unfinished (U)"),
-    ('<circle class="expected" cx="8" cy="6" r="2.5"/>', "expected or forecast"),
-    ('<path class="limit" d="M0 6H18"/>', "limit"),
-    ('<rect class="coming" x="3" y="1" width="10" height="10"/>', "becoming eligible, by the time column"),
+    ("", '<rect class="done" x="3" y="1" width="10" height="11"/>', "successful run"),
+    ("refused", '<rect class="refused" x="3" y="1" width="10" height="11"/>', "refused (R)"),
+    ("failed", '<rect class="failed" x="3" y="1" width="10" height="11"/>', "failed (F)"),
+    ("unfinished", '<rect class="unfinished" x="3" y="1" width="10" height="11"/>', "unfinished (U)"),
+    ("expected", '<circle class="expected" cx="8" cy="6" r="2.5"/>', "expected or forecast"),
+    ("limit", '<path class="limit" d="M0 6H18"/>', "limit"),
+    ("coming", '<rect class="coming" x="3" y="1" width="10" height="10"/>', "to come, by the time column"),
 )
 
 
@@ -160,12 +160,17 @@ def _said(record: RunRecord) -> Iterator[str]:
     yield "<ul>" + "".join(f"<li>{line}</li>" for line in lines) + "</ul></div>"
 
 
-def _figure(one: Series, name: str) -> Iterator[str]:
+def _figure(one: Series, chart: str) -> Iterator[str]:
     yield f"<h3>{escape(one.target)}</h3><figure>"
-    yield f'<div class="wide">{drawing(one, width=WIDE, most=60, name=name + "w")}</div>'
-    yield f'<div class="narrow">{drawing(one, width=NARROW, most=24, name=name + "n")}</div>'
+    yield f'<div class="wide">{drawing(one, width=WIDE, most=60, name=chart + "w")}</div>'
+    yield f'<div class="narrow">{drawing(one, width=NARROW, most=24, name=chart + "n")}</div>'
+    used: set[str] = {point.mark for point in one.points} | ({"coming"} if one.coming else set())
+    used |= {"expected"} if any(point.expected for point in one.points) else set()
+    used |= {"limit"} if any(point.limit is not None for point in one.points) else set()
     items = "".join(
-        f'<li><svg viewBox="0 0 18 12" aria-hidden="true">{shape}</svg>{label}</li>' for shape, label in KEY
+        f'<li><svg viewBox="0 0 18 12" aria-hidden="true">{shape}</svg>{label}</li>'
+        for name, shape, label in KEY
+        if name in used
     )
     yield f'<ul class="key">{items}</ul>'
     yield f"<figcaption>{escape(described(one))}</figcaption></figure>"
@@ -195,7 +200,7 @@ def _number(point: Point) -> str:
     )
     limit = "" if point.limit is None else f"{point.limit:,.0f}"
     return (
-        f'<tr><td>{when(point.at)}</td><td>{point.mark or "successful"}</td><td class="n">{value}</td>'
+        f'<tr><td>{_minute(point.at)}</td><td>{point.mark or "successful"}</td><td class="n">{value}</td>'
         f'<td class="n">{expected}</td><td class="n">{limit}</td><td>{escape(point.rule)}</td></tr>'
     )
 
@@ -207,11 +212,10 @@ def _runs(records: Sequence[RunRecord]) -> Iterator[str]:
         counts = [f"{total.deleted:,}", f"{total.failed + total.unknown:,}"] if record.tally else ["", ""]
         found = planned(record)
         rows.append(
-            f"<tr><td>{when(record.started_at)}</td><td>{escape(record.state.value)}</td>"
+            f"<tr><td>{_minute(record.started_at)}</td><td>{escape(record.state.value)}</td>"
             f'<td class="n">{f"{found:,}" if isinstance(found, int) else escape(str(found))}</td>'
             f'<td class="n">{counts[0]}</td><td class="n">{counts[1]}</td>'
-            f"<td><code>{escape(record.run)}</code></td>"
-            f'<td class="why">{escape(_why(record))}</td></tr>'
+            f'<td class="why">{escape(_why(record))}</td><td><code>{escape(record.run)}</code></td></tr>'
         )
     heads = [
         ("started", ""),
@@ -219,11 +223,15 @@ def _runs(records: Sequence[RunRecord]) -> Iterator[str]:
         ("planned", "n"),
         ("deleted", "n"),
         ("failed", "n"),
-        ("run", ""),
         ("why", ""),
+        ("run", ""),
     ]
     yield "<h3>Runs</h3>"
     yield _table(f"{len(records)} run(s), newest first", heads, "".join(rows))
+
+
+def _minute(instant: datetime) -> str:
+    return f'<time datetime="{instant.isoformat()}">{instant:%Y-%m-%d %H:%M}</time>'
 
 
 def _why(record: RunRecord) -> str:

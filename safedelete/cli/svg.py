@@ -14,10 +14,10 @@ from typing import Final
 from safedelete.cli.chart import Scale, short
 from safedelete.cli.series import Point, Series, days_after
 
-HEIGHT: Final = 230
+HEIGHT: Final = 242
 LEFT: Final = 50
 RIGHT: Final = 8
-TOP: Final = 14
+TOP: Final = 26
 BOTTOM: Final = 44
 GAP: Final = 0.25
 """Of a bar's column that stays empty beside it."""
@@ -75,7 +75,7 @@ def drawing(series: Series, *, width: int, most: int, name: str) -> str:
         f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-labelledby="{name}-t {name}-d">',
         f'<title id="{name}-t">{escape(series.target)}: {series.unit} found by each run</title>',
         f'<desc id="{name}-d">{escape(described(series))}</desc>',
-        *_axis(frame),
+        *_axis(frame, series.unit),
         *_bars(points, frame, series.unit),
         *_coming(series, frame),
         *_limit(points, frame),
@@ -114,7 +114,9 @@ def _as_points(series: Series) -> list[Point]:
     return [Point(run="", at=days_after(after, n), value=v) for n, v in enumerate(series.coming)]
 
 
-def _axis(frame: Frame) -> Iterator[str]:
+def _axis(frame: Frame, unit: str) -> Iterator[str]:
+    kind = "logarithmic" if frame.scale.logarithmic else "linear"
+    yield f'<text class="date" x="0" y="10">{unit} a run ({kind} scale)</text>'
     for value in _ticks(frame.scale):
         y = frame.y(value)
         yield f'<line class="grid" x1="{LEFT}" x2="{frame.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -132,7 +134,8 @@ def _ticks(scale: Scale) -> list[float]:
         return [scale.top / 2, scale.top]
     first = floor(log10(scale.low)) + 1
     decades = [10.0**power for power in range(first, first + 16) if 10.0**power <= scale.top * 1.001]
-    return decades or [scale.top]
+    near = scale.place(decades[-1]) if decades else 0.0
+    return decades if near > 0.9 else [*decades, scale.top]
 
 
 def _bars(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[str]:

@@ -262,6 +262,6 @@ def _day(plan: Plan, target: TargetPlan) -> datetime:
     return ((target.cutoff or plan.as_of) - SEASON).astimezone(UTC)
 
 
-def _rank(past: PastRun) -> tuple[bool, datetime, str]:
-    end = past.finished_at
-    return (end is not None, end or past.plan.as_of, repr(past))
+def _rank(past: PastRun) -> tuple[str, str]:
+    """Order twins and partial runs the same way whatever order they came in; text, since instants may be naive."""
+    return ("" if past.finished_at is None else past.finished_at.isoformat(), repr(past))

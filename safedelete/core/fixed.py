@@ -27,6 +27,9 @@ SHARE_ROOM: Final = 1.2
 SHARE_MOST: Final = 0.98
 """A learned share stays below this, so that a lost age test shows, unless everything went twice before."""
 
+SHARE_FROM: Final = 20
+"""Rows of a table from which taking everything can become usual: of two rows, both go now and then."""
+
 SHARE_FORESEEN: Final = 0.9
 """The share that passes where earlier runs saw tonight's rows coming."""
 
@@ -148,7 +151,8 @@ def share(
         if total is None or not known(total):
             continue
         second = shares[-2] if len(shares) >= 2 else 0.0
-        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, second)))
+        top = second if total >= SHARE_FROM else 0.0
+        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, top)))
         if foreseen:
             most = max(most, SHARE_FORESEEN)
         limit = most * total

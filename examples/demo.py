@@ -47,6 +47,7 @@ def main() -> None:
 
         step("Run it: objects first, then the rows whose objects are acknowledged, then a second look.")
         safedelete("run", "retention.py", "expired-uploads", env=may_delete, expect=0)
+        safedelete("run", "retention.py", "login-events", env=may_delete, expect=0)
         counted(store, database)
 
         step("Wreck the cutoff: somebody writes 9 days where 90 was meant. The guard knows what usual is.")
@@ -181,8 +182,7 @@ def safedelete(*arguments: str, env: Mapping[str, str], expect: int) -> None:
         [sys.executable, "-m", "safedelete", *arguments],
         cwd=HERE,
         env=dict(env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

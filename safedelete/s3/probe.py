@@ -158,7 +158,8 @@ class S3Prober:
             return
         way = _way(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
         actions = _actions(way)
-        together = probe_together(self._connection.deleter, bucket, groups, way)
+        # By the client that repeats what was not answered: asking twice for what is not there harms nothing.
+        together = probe_together(self._connection.reader, bucket, groups, way)
         alone = self._alone(bucket, groups, way)
         verdicts: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
         markers = [a.marker for a in (*together.values(), *alone.values()) if a.marker]
@@ -191,7 +192,7 @@ class S3Prober:
             )
 
     def _alone(self, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:
-        client = self._connection.deleter
+        client = self._connection.reader
         with ThreadPoolExecutor(self._workers, thread_name_prefix="safedelete-probe") as pool:
             answers = pool.map(lambda group: probe_alone(client, bucket, group, way), groups)
             return dict(zip(groups, answers, strict=True))

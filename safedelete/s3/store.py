@@ -13,7 +13,7 @@ from safedelete.core.outcome import GONE, ItemOutcome, Outcome
 from safedelete.declare.targets import Mode
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects
+from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects, quoted
 from safedelete.s3.lookup import Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
 
@@ -82,6 +82,17 @@ class S3ObjectStore:
                 left[ref] = sight.presence
         return left
 
+    def protection(self, bucket: str) -> str:
+        """Return how an object of a bucket that was overwritten since it was planned is kept, for the plan's notes."""
+        if bucket in self._conditional:
+            return (
+                f"{bucket}: the store itself compares ETags (proven), so an object overwritten since is kept"
+            )
+        return (
+            f"{bucket}: ETags are sent with each delete and compared by a look right before it; that the store compares "
+            "them too is not proven, which leaves a moment between the look and the delete"
+        )
+
     def _see(self, bucket: str, refs: Sequence[ObjectRef], likely: Presence) -> dict[ObjectRef, Sight]:
         current = self._lookup.find(bucket, [r.key for r in refs if r.version is None], likely=likely)
         versions = self._lookup.head(
@@ -146,7 +157,7 @@ def _is_another(ref: ObjectRef, sight: Sight) -> bool:
         ref.version is None
         and ref.etag is not None
         and sight.presence is Presence.PRESENT
-        and sight.etag != ref.etag
+        and (sight.etag is None or quoted(sight.etag) != quoted(ref.etag))
     )
 
 

@@ -36,9 +36,15 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
-    def visit(self, page: Path, *, width: int, height: int = 900, dark: bool = False, media: str = "") -> None:
+    def visit(
+        self, page: Path, *, width: int, height: int = 900, dark: bool = False, media: str = ""
+    ) -> None:
         self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme])
@@ -102,7 +108,9 @@ class Browser:
 @contextmanager
 def browser(home: Path) -> Iterator[Browser]:
     """Start Chromium with a profile of its own; skip with the reason where there is none, fail in CI."""
-    program = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), "")
+    program = next(
+        (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), ""
+    )
     if not program:
         cannot_be_had("There is no Chromium on this machine (Debian's package is called chromium).")
     to_child, to = os.pipe()

@@ -17,7 +17,9 @@ START = datetime(2026, 6, 1, 3, 15, tzinfo=UTC)
 PERIOD = timedelta(days=90)
 
 
-def plan_of(night: int, items: int, *, job: str = "login-events", ages: AgeProfile | Unknown | None = None) -> Plan:
+def plan_of(
+    night: int, items: int, *, job: str = "login-events", ages: AgeProfile | Unknown | None = None
+) -> Plan:
     as_of = START + timedelta(days=night)
     target = TargetPlan(
         name="login_events",

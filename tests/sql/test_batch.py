@@ -476,10 +476,11 @@ class TestWithoutTheRightToLock:
         children(pg, "DEFERRABLE INITIALLY DEFERRED")
         rows = target(pg, uploads, pg.role(self.GRANT))
         batch = rows.begin(AS_OF)
-        held = batch.hold(sealed(rows))
-        assert ids(held.rows) == [1, 3]
-        assert {held.missing[(i,)].code for i in (2, 4)} == {"referenced"}
-        batch.rollback()
+        done = batch.delete(batch.hold(sealed(rows)).rows)
+        assert ids(done.rows) == [1, 3]
+        assert {done.kept[(i,)].code for i in (2, 4)} == {"referenced"}
+        batch.commit()
+        assert left(pg) == [2, 4]
 
     def test_row_that_changed_in_the_gap_is_dangling(self, pg: Server, uploads: sa.Table) -> None:
         fill(pg, uploads, 4)
@@ -497,3 +498,73 @@ class TestWithoutTheRightToLock:
         }
         batch.commit()
         assert left(pg) == [2, 3, 4]
+
+
+class TestRowsWithoutObjects:
+    """Held and deleted by one statement, by a range of keys where that takes exactly the sealed rows."""
+
+    def test_a_range_takes_the_sealed_rows(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        rows = target(server, uploads, owns=False)
+        plan = sealed(rows)
+        batch = rows.begin(AS_OF)
+        held = batch.hold(plan[:200])
+        assert ids(held.rows) == list(range(1, 201))
+        done = batch.delete(held.rows)
+        assert (len(done.rows), done.kept, done.touched) == (200, {}, {"uploads": 200})
+        batch.commit()
+        assert left(server) == list(range(201, 301))
+
+    def test_rows_that_match_since_the_plan_are_kept(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        server.sql("UPDATE uploads SET hold = true WHERE mod(id, 3) = 0")
+        rows = target(server, uploads, owns=False)
+        plan = sealed(rows)
+        assert len(plan) == 200
+        server.sql(
+            "UPDATE uploads SET hold = false WHERE mod(id, 6) = 0",
+            "UPDATE uploads SET hold = true WHERE id = 7",
+        )
+        batch = rows.begin(AS_OF)
+        held = batch.hold(plan)
+        assert (len(held.rows), held.missing[(7,)].state) == (199, Outcome.CHANGED)
+        done = batch.delete(held.rows)
+        assert done.touched == {"uploads": 199}
+        batch.commit()
+        assert left(server) == [i for i in range(1, 301) if i % 3 == 0 or i == 7]
+
+    def test_one_refused_row_stays_alone(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        children(server, "")
+        rows = target(server, uploads, owns=False)
+        batch = rows.begin(AS_OF)
+        done = batch.delete(batch.hold(sealed(rows)).rows)
+        assert {k[0]: o.code for k, o in done.kept.items()} == {2: "referenced", 4: "referenced"}
+        assert (len(done.rows), done.touched) == (298, {"uploads": 298})
+        batch.commit()
+        assert left(server) == [2, 4]
+
+    def test_undo_and_delete_fewer(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 120)
+        rows = target(server, uploads, owns=False)
+        batch = rows.begin(AS_OF)
+        held = batch.hold(sealed(rows))
+        batch.undo()
+        assert len(batch.delete(held.rows[:110]).rows) == 110
+        batch.commit()
+        assert left(server) == list(range(111, 121))
+
+
+def test_objects_that_another_row_names_are_found_after_the_delete(server: Server, uploads: sa.Table) -> None:
+    fill(server, uploads, 4)
+    server.sql(
+        "UPDATE uploads SET s3_key = 'same' WHERE id IN (1, 2, 4)",
+        "UPDATE uploads SET hold = true WHERE id = 4",
+    )
+    rows = target(server, uploads)
+    batch = rows.begin(AS_OF)
+    held = batch.hold(sealed(rows))
+    batch.delete(held.rows)
+    pairs = [("acme-uploads", "same"), ("acme-uploads", "k/3"), ("acme-other", "same")]
+    assert batch.still_named(pairs) == {("acme-uploads", "same")}
+    batch.rollback()

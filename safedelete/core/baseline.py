@@ -259,7 +259,8 @@ def cut_short(plan: Plan, target: TargetPlan) -> bool:
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:
-    return ((target.cutoff or plan.as_of) - SEASON).astimezone(UTC)
+    middle = (target.cutoff or plan.as_of) - SEASON
+    return middle if middle.tzinfo is UTC else middle.astimezone(UTC)
 
 
 def _rank(past: PastRun) -> tuple[str, str]:

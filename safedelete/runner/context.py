@@ -89,10 +89,19 @@ class PurgeContext:
     manifest: Path | None = None
 
     def enter(self) -> Lease:
-        """Check the ledger, prove that it can be written, and take the lock."""
+        """Check the ledger, take the lock, and prove that the ledger can be written.
+
+        The lock comes first: while another run works, a database with one writer refuses the probe's writes too, and
+        who holds the lock says more than that.
+        """
         self.ledger.verify(self.setting.binding)
-        require(self.ledger.probe())
-        return self.lock.acquire(self.job, owner=self.setting.owner)
+        lease = self.lock.acquire(self.job, owner=self.setting.owner)
+        try:
+            require(self.ledger.probe())
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def begin(self) -> str:
         """Record a new run; returns its id."""

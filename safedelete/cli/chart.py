@@ -181,9 +181,11 @@ def short(value: float) -> str:
 
 def _title(series: Series, count: int, scale: Scale) -> str:
     last = "up to tonight" if series.tonight else "up to the last"
-    name = series.target if len(series.target) <= 40 else f"{series.target[:39]}~"
     kind = "log scale" if scale.logarithmic else "linear scale"
-    return f"{name}: {series.unit} found by each of {count} runs {last} ({kind})"
+    rest = f": {series.unit} found by each of {count} runs {last} ({kind})"
+    room = WIDTH - len(rest)
+    name = series.target if len(series.target) <= room else f"{series.target[: room - 1]}~"
+    return name + rest
 
 
 def _said(last: Point, scale: Scale) -> dict[int, str]:

@@ -70,7 +70,10 @@ class Server:
         name = f"r_{uuid.uuid4().hex[:10]}"
         self.roles.append(name)
         if self.kind == "mariadb":
-            self.sql(f"CREATE USER '{name}'@'%'", *(f"{grant} TO '{name}'@'%'" for grant in grants))
+            self.sql(
+                f"CREATE USER '{name}'@'%' IDENTIFIED BY '{self.url.password}'",
+                *(f"{grant} TO '{name}'@'%'" for grant in grants),
+            )
             return name
         self.sql(f"CREATE ROLE {name} LOGIN", *(f"{grant} TO {name}" for grant in grants))
         return name

@@ -52,7 +52,7 @@ class Server:
                 spelt = (
                     statement.replace(" timestamp", " datetime(6)") if self.kind == "mariadb" else statement
                 )
-                connection.exec_driver_sql(spelt)
+                connection.exec_driver_sql(spelt if self.kind == "sqlite" else spelt.replace("%", "%%"))
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with self.admin.connect() as connection:

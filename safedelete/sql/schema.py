@@ -103,7 +103,7 @@ class Schema:
         if missing:
             raise ConfigError(
                 f"Rows({rows.name}): the table has no column {', '.join(missing)}.",
-                hint="The model and the database disagree; run the migrations, or correct the model.",
+                hint="Run the migrations, correct the model, or grant SELECT: MariaDB hides columns that may not be read.",
             )
 
     def is_unique(self, expression: ColumnElement[Any]) -> bool:

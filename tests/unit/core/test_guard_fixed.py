@@ -289,3 +289,10 @@ def test_message_tells_an_unknown_count_from_an_impossible_one() -> None:
     assert "is unknown (timed out);" in look(plan(30, LOST), USUAL).findings[0].message
     nothing = look(plan(30, 100), USUAL, Guard(max_bytes=5)).findings[0].message
     assert nothing.endswith("the plan knows no sizes (unknown).")
+
+
+def test_smaller_of_both_shares_is_the_limit_that_is_told() -> None:
+    found = measure(look(plan(30, 90, total=1000, ageless=200), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")
+    found = measure(look(plan(30, 90, total=200, ageless=1000), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")

@@ -275,3 +275,24 @@ def test_learned_share_has_a_fifth_of_room_and_stays_below_everything(
 def test_everything_becomes_usual_only_in_a_table_of_some_size(rows: int, expected: list[str]) -> None:
     history = nightly([rows] * 30, total=rows)
     assert codes(look(plan(30, rows, total=rows), history)) == expected
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(25, False), (25.5, True)])
+def test_date_column_may_lag_a_day_and_the_hour_of_summer_time(hours: float, expected: bool) -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    history = [ran(plan(0, 100, cutoff=midnight))]
+    assert ("SD111" in codes(look(plan(hours / 24, 100, cutoff=midnight), history))) is expected
+
+
+def test_message_tells_an_unknown_count_from_an_impossible_one() -> None:
+    assert "is -1, which cannot be a count;" in look(plan(30, -1), USUAL).findings[0].message
+    assert "is unknown (timed out);" in look(plan(30, LOST), USUAL).findings[0].message
+    nothing = look(plan(30, 100), USUAL, Guard(max_bytes=5)).findings[0].message
+    assert nothing.endswith("the plan knows no sizes (unknown).")
+
+
+def test_smaller_of_both_shares_is_the_limit_that_is_told() -> None:
+    found = measure(look(plan(30, 90, total=1000, ageless=200), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")
+    found = measure(look(plan(30, 90, total=200, ageless=1000), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")

@@ -227,9 +227,9 @@ class BatchProtocol(RuleBasedStateMachine):
             self.touched |= {ref.key for ref in row.objects}
         elif kind == "rename":
             new = photo(f"{given[1]}.jpg") if self.world.shares else photo(f"{key[0]}.new.jpg")
+            table.update(key, objects=(new,))
             if not self.world.has_object(new.key):
                 self.world.objects.put(new.bucket, new.key)
-            table.update(key, objects=(new,))
             self.touched |= {ref.key for ref in (*row.objects, new)}
         else:
             table.update(key, kept=kind == "unexpire")

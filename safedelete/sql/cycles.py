@@ -60,7 +60,11 @@ def count_by_walking(
             if fk.parent != name:
                 continue
             parent, child = tables[name], tables[fk.child]
-            gone = select(*(named_column(parent, c) for c in fk.referred)).where(keys[name].match(page)).correlate(None)
+            gone = (
+                select(*(named_column(parent, c) for c in fk.referred))
+                .where(keys[name].match(page))
+                .correlate(None)
+            )
             columns = [named_column(child, c) for c in fk.columns]
             source: Any = columns[0] if len(columns) == 1 else tuple_(*columns)
             alias_free = gone if parent is not child else _aliased(parent, keys[name], fk.referred, page)

@@ -130,10 +130,14 @@ class KeyColumns:
         return tuple_(*self.columns).in_(select(*(rows.c[n] for n in names)))
 
     def _match_json(self, document: str) -> ColumnElement[bool]:
-        keys = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued("value", name="sd_keys")
+        keys = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued(
+            "value", name="sd_keys"
+        )
         if len(self.columns) == 1:
             return self.columns[0].in_(select(type_coerce(keys.c.value, NullType())))
-        parts = [func.json_extract(keys.c.value, f"$[{i}]", type_=NullType()) for i in range(len(self.columns))]
+        parts = [
+            func.json_extract(keys.c.value, f"$[{i}]", type_=NullType()) for i in range(len(self.columns))
+        ]
         return tuple_(*self.columns).in_(select(*parts))
 
     def _match_list(self, keys: Sequence[Key]) -> ColumnElement[bool]:

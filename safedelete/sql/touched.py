@@ -124,7 +124,8 @@ class Touched:
         for table in {fk.child[1] for fk in self._deferred()}:
             # The pragma's argument is a name, bound as a value through its table-valued form.
             rows = self.connection.execute(
-                text('SELECT "table", "rowid", "parent", "fkid" FROM pragma_foreign_key_check(:child)'), {"child": table}
+                text('SELECT "table", "rowid", "parent", "fkid" FROM pragma_foreign_key_check(:child)'),
+                {"child": table},
             )
             found.update(tuple(row) for row in rows)
         return frozenset(found)

@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -33,9 +32,6 @@ from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.settings import Settings, SystemClock
-
-IDLE: Final = 0.75
-"""Longest a batch may leave its transaction idle, as a share of the lease."""
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -120,9 +116,10 @@ def opened(
 ) -> Iterator[tuple[Database, SqlLedger]]:
     """Connect to a job's database and to the ledger."""
     source = job.database if isinstance(job, Purge) else None
-    target = Database(source, may_create=may_create, timeouts=_timeouts(settings.lease_seconds))
+    timeouts = _within_lease(settings.lease_seconds)
+    target = Database(source, timeouts=timeouts, may_create=may_create)
     elsewhere = settings.ledger_url is not None
-    ledger = Database(settings.ledger_url, may_create=may_create) if elsewhere else target
+    ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
     try:
         yield target, SqlLedger(ledger.engine, ledger.identity)
@@ -132,10 +129,14 @@ def opened(
         ledger.dispose()
 
 
-def _timeouts(lease: float) -> Timeouts:
-    """Let the server end a frozen holder's transaction before its lease ends, so that the next run finds no lock of it."""
+def _within_lease(seconds: float) -> Timeouts:
+    """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
     usual = Timeouts()
-    return replace(usual, idle=min(usual.idle, timedelta(seconds=lease * IDLE)))
+    return Timeouts(
+        statement=min(usual.statement, timedelta(seconds=seconds / 2)),
+        lock=min(usual.lock, timedelta(seconds=seconds / 4)),
+        idle=min(usual.idle, timedelta(seconds=seconds * 0.75)),
+    )
 
 
 @contextmanager

@@ -164,6 +164,15 @@ def test_midnight_repeated_across_two_days_keeps_runs_in_order() -> None:
     assert all(schedule.previous(b) == a for a, b in pairwise(runs))
 
 
+def test_a_clock_set_back_by_half_an_hour_loses_no_run_that_follows_it() -> None:
+    schedule = parse("0 */3 * * *", "Australia/Lord_Howe")
+    assert local(schedule, "2026-04-04 12:00", "2026-04-04 20:00") == [
+        "05 00:00 +1100",
+        "05 03:00 +1030",
+        "05 06:00 +1030",
+    ]
+
+
 def test_rate_counts_from_its_anchor() -> None:
     schedule = parse("rate(5 hours)", anchor=utc("2026-01-01 00:30"))
     assert schedule.next(utc("2026-01-01 00:30")) == utc("2026-01-01 05:30")

@@ -39,11 +39,12 @@ NEAR_DST = st.sampled_from(
         datetime(2026, 10, 3, tzinfo=UTC),
     ]
 ).flatmap(lambda d: st.integers(-72, 6).map(lambda h: d + timedelta(hours=h)))
+END = datetime(2199, 12, 1, tzinfo=UTC)  # ours ends with 2199, as AWS and systemd do
 SLOW = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
 def runs(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
-    found = schedule.occurrences(after + timedelta(seconds=1), datetime(2200, 1, 1, tzinfo=UTC))
+    found = schedule.occurrences(after + timedelta(seconds=1), END)
     return list(islice(found, count))
 
 
@@ -80,6 +81,8 @@ CRONTABS = st.tuples(field(0, 59), field(0, 23), field(1, 31), field(1, 12), fie
 @SLOW
 @given(CRONTABS, st.sampled_from(ZONES), STARTS | NEAR_DST)
 def test_crontab_runs_when_cronsim_says(text: str, zone: str, start: datetime) -> None:
+    # Stepping by whole hours, cronsim loses the run at 03:00 after a change of half an hour.
+    assume(zone != "Australia/Lord_Howe" or not any(f.startswith("*") for f in text.split()[:2]))
     start = start.replace(second=0)
     try:
         oracle = CronSim(text, start.astimezone(ZoneInfo(zone)))
@@ -94,7 +97,7 @@ def test_crontab_runs_when_cronsim_says(text: str, zone: str, start: datetime) -
     # cronsim repeats an instant when a skipped time and the time after the gap are both asked for.
     expected = sorted({run.astimezone(UTC) for run in islice(oracle, 60)} - {start})
     # A time cronsim shifted may lie before the last one it gave, never before the start.
-    expected = [run for run in expected if run > start]
+    expected = [run for run in expected if start < run < END]
     assert runs(schedule, start, len(expected)) == expected
 
 
@@ -158,6 +161,8 @@ def test_previous_run_is_the_one_cronsim_gives_backwards(text: str, start: datet
         raise
     at = start
     for expected in islice(oracle, 20):
+        if expected.year < 1971:
+            break
         assert schedule.previous(at) == expected
         at = expected
 
@@ -223,7 +228,7 @@ def test_calendar_event_runs_when_systemd_says(text: str, zone: str, start: date
     # Inside a repeated hour systemd answers differently depending on which of the two it starts from.
     local = start.astimezone(ZoneInfo(zone))
     assume(local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset())
-    expected = systemd(f"{text} {zone}", start, 40)
+    expected = [run for run in systemd(f"{text} {zone}", start, 40) if run < END]
     schedule = possible(f"{text} {zone}")
     if schedule is None:
         assert expected == []

@@ -83,6 +83,7 @@ class SqlLedger(SqlLedgerReader):
             raise LedgerError(
                 f"Run {now.run} was changed by another process while this one was about to make it {to.value}.",
                 hint="Look at it with `safedelete show`.",
+                deleted=None,
             )
         return self.record(now.run)
 
@@ -98,8 +99,15 @@ class SqlLedger(SqlLedgerReader):
             "sha256": blob.sha256,
             "data": blob.data,
         }
+        t = tables.run.c
+        planning = select(t.run).where(t.run == ref.run, t.state == RunState.PLANNING.value)
         with told("seal a batch"), self.engine.begin() as connection:
             connection.execute(insert(tables.batch).values(values))
+            if connection.execute(planning.with_for_update(read=True)).first() is None:
+                raise LedgerError(
+                    f"Run {ref.run} is not being planned any more, so nothing can be sealed for it.",
+                    hint="Another run took the lock over, probably while this process was suspended.",
+                )
         return len(blob.data)
 
     def drop_seal(self, run: str) -> None:
@@ -107,15 +115,18 @@ class SqlLedger(SqlLedgerReader):
         with told("drop a seal"), self.engine.begin() as connection:
             connection.execute(delete(tables.batch).where(tables.batch.c.run == run))
 
-    def doubt(self, ref: BatchRef) -> None:
-        """Mark a batch in doubt."""
+    def doubt(self, ref: BatchRef) -> bool:
+        """Mark a batch in doubt; False where it is settled already."""
+        unsettled = tables.batch.c.state != BatchState.DONE.value
+        statement = (
+            update(tables.batch).where(*_place(ref), unsettled).values(state=BatchState.IN_DOUBT.value)
+        )
         with told("mark a batch in doubt"), self.engine.begin() as connection:
-            connection.execute(
-                update(tables.batch)
-                # What is settled stays settled, whoever comes late.
-                .where(*_place(ref), tables.batch.c.state != BatchState.DONE.value)
-                .values(state=BatchState.IN_DOUBT.value)
-            )
+            marked = connection.execute(statement).rowcount == 1
+            there = marked or connection.execute(select(tables.batch.c.seq).where(*_place(ref))).first()
+        if not there:
+            raise _no_batch(ref)
+        return marked
 
     def settle(
         self,
@@ -143,10 +154,12 @@ class SqlLedger(SqlLedgerReader):
                 and self.joins(transaction)
                 and isinstance(transaction, SqlTransaction)
             ):
-                transaction.connection.execute(statement)
+                found = transaction.connection.execute(statement).rowcount
             else:
                 with self.engine.begin() as connection:
-                    connection.execute(statement)
+                    found = connection.execute(statement).rowcount
+        if found != 1:
+            raise _no_batch(ref)
 
     def joins(self, transaction: Transaction) -> bool:
         """Whether a transaction is on this ledger's own database."""
@@ -232,6 +245,14 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "teaches": change.teaches,
     }
     return {name: value for name, value in columns.items() if value is not None}
+
+
+def _no_batch(ref: BatchRef) -> LedgerError:
+    return LedgerError(
+        f"There is no sealed batch {ref.target}/{ref.seq} of run {ref.run}.",
+        hint="Its seal was dropped while this process was working; look at the run with `safedelete show`.",
+        deleted=None,
+    )
 
 
 def _place(ref: BatchRef) -> tuple[Any, ...]:

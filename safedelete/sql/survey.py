@@ -66,7 +66,8 @@ class Survey:
             bytes=size,
             nulls=self._nulls(),
             ageless=self._ageless(),
-            late=None if since is None else self._late(since),
+            # Without a time test there is no "then" that could have left none.
+            late=None if since is None or not self.target.time_tests else self._late(since),
             cutoff=cutoff,
             period=None if cutoff is None else self.as_of - cutoff,
             cascades=cascades,

@@ -22,7 +22,6 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import matching
 from safedelete.sql.owned import Named
 from safedelete.sql.shared import named
 
@@ -199,7 +198,10 @@ class SqlRowTransaction:
             return self._delete_again(rows) if self._fallback else self._delete_held(rows)
 
     def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
-        """Return those objects that a row of the table still names, as this transaction sees it. Reads only."""
+        """Return those objects that a row of the table still names, as this transaction sees it. Reads only.
+
+        A row that another transaction has deleted without committing still counts.
+        """
         with translated(f"asking which objects {self.target.name} still names"):
             return named(self.connection, self.target.owned, refs)
 
@@ -243,22 +245,6 @@ class SqlRowTransaction:
                 f"The row changed while it could not be held, and was kept after its object(s) went: {why.detail}",
             )
         return why
-
-    def still_named(self, objects: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """Return those of these (bucket, key) pairs that a row names which is not deleted in this transaction.
-
-        A row that another transaction has deleted without committing still counts. Reads only.
-        """
-        found: set[tuple[str, str]] = set()
-        with translated(f"looking for other rows of {self.target.name} that name the same objects"):
-            for spot in self.target.owned.spots:
-                bucket = spot.keys.bucket
-                wanted = sorted(key for place, key in objects if place == bucket)
-                if wanted:
-                    clause = matching(spot.expression, wanted, self.connection.dialect)
-                    rows = self.connection.execute(select(spot.expression).where(clause).distinct())
-                    found.update((bucket, key) for (key,) in rows)
-        return frozenset(found) & frozenset(objects)
 
     def undo(self) -> None:
         """Take back every delete, to where :meth:`hold` ended.

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from safedelete import Rows, S3Keys, past
-from safedelete.core.item import SealedRow
+from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, LOCKED, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql import SqlRows
@@ -565,6 +565,6 @@ def test_objects_that_another_row_names_are_found_after_the_delete(server: Serve
     batch = rows.begin(AS_OF)
     held = batch.hold(sealed(rows))
     batch.delete(held.rows)
-    pairs = [("acme-uploads", "same"), ("acme-uploads", "k/3"), ("acme-other", "same")]
-    assert batch.still_named(pairs) == {("acme-uploads", "same")}
+    refs = [ObjectRef("acme-uploads", "same"), ObjectRef("acme-uploads", "k/3"), ObjectRef("acme-other", "same")]
+    assert list(batch.named(refs)) == refs[:1]
     batch.rollback()

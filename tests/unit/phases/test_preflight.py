@@ -83,7 +83,7 @@ def test_a_plan_without_proofs_calls_nothing_that_writes_or_probes() -> None:
     process = world.process()
     report = purge.plan(process.ctx)
     assert report.exit_code is ExitCode.DONE
-    assert set(process.watch.calls) == {"ledger.verify", "ledger.history", "rows.survey"}
+    assert set(process.watch.calls) == {"ledger.verify", "ledger.history", "ledger.runs", "rows.survey"}
     assert process.prober.samples == []
 
 

@@ -27,7 +27,7 @@ from tests.e2e.world import Ended, World, ended, metadata, uploads
 
 BATCH = 1_000
 DUE = 3 * BATCH
-LEASE = "2"
+LEASE = "3"
 
 
 class Hold:

@@ -96,6 +96,11 @@ class KeyColumns:
             and_(leading == literal(value, leading.type), ~self.after(key)),
         )
 
+    def between(self, first: Key, last: Key) -> ColumnElement[bool]:
+        """Match every key from the first to the last, both included; single-column keys only."""
+        low, high = (literal(key[0], self.types[0]) for key in (first, last))
+        return self.columns[0].between(low, high)
+
     def match(self, keys: Sequence[Key]) -> ColumnElement[bool]:
         """Match exactly these keys.
 

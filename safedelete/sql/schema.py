@@ -132,6 +132,11 @@ class Schema:
                     todo.append(fk.child)
         return found
 
+    @property
+    def cascades_into_itself(self) -> bool:
+        """Whether deleting one row of the target may delete another."""
+        return any(fk.child == self.table and fk.action == "CASCADE" for fk in self.reachable(self.table))
+
     def display(self, table: TableName) -> str:
         """Return a table's name as plans and findings use it: with its schema unless it is the default one."""
         schema, name = table

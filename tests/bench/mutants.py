@@ -22,7 +22,9 @@ from pathlib import Path
 import pytest
 
 MODULES = ("guard", "look", "fixed", "lookahead", "volume", "baseline")
-TESTS = [f"tests/unit/core/test_guard_{n}.py" for n in ("fixed", "lookahead", "volume", "approval", "say")]
+TESTS = [
+    f"tests/unit/core/test_guard_{n}.py" for n in ("exact", "fixed", "lookahead", "volume", "approval", "say")
+]
 SECONDS = 60
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

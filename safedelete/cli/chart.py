@@ -133,7 +133,7 @@ class Scale:
             return cls(0.0, 1.0)
         # A limit far away would press the nights into one line: it is then said, not drawn.
         most = max([*values, *(v for v in lines if v <= max(values) * FAR)])
-        middle = values[len(values) // 2]
+        middle = values[(len(values) - 1) // 2]
         if most <= middle * SPREAD:
             return cls(0.0, _round_up(most))
         low = 10.0 ** floor(log10(max(1.0, values[0])))

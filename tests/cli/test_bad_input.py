@@ -254,17 +254,31 @@ def test_a_ledger_of_a_newer_version(world: World) -> None:
         "UPDATE safedelete_meta SET value = '{' WHERE name = 'databases'",
         "DELETE FROM safedelete_meta WHERE name = 'buckets'",
         "UPDATE safedelete_run SET state = 'sleeping'",
+    ],
+)
+def test_a_corrupt_ledger_stops_the_next_run(world: World, damage: str) -> None:
+    jobs = world.ready()
+    world.cli("run", jobs, expect=0)
+    world.sql(damage, "UPDATE uploads SET expires_at = '2020-01-01 00:00:00' WHERE id IN (4, 5)")
+    told(world.cli("run", jobs), ExitCode.LEDGER, "cannot be read")
+    assert {4, 5} <= world.rows()
+    assert {4, 5} <= world.objects()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
         "UPDATE safedelete_run SET plan = '{\"job\": 1}'",
         "UPDATE safedelete_run SET decision = 'no'",
         "UPDATE safedelete_run SET tally = '[]'",
         "UPDATE safedelete_run SET started_at = 'yesterday'",
     ],
 )
-def test_a_corrupt_ledger_row_stops_the_next_run(world: World, damage: str) -> None:
+def test_a_corrupt_row_of_an_earlier_run_refuses_the_next(world: World, damage: str) -> None:
     jobs = world.ready()
     world.cli("run", jobs, expect=0)
     world.sql(damage, "UPDATE uploads SET expires_at = '2020-01-01 00:00:00' WHERE id IN (4, 5)")
-    told(world.cli("run", jobs), ExitCode.LEDGER, "cannot be read")
+    told(world.cli("run", jobs), ExitCode.REFUSED, "SD100", "cannot be read")
     assert {4, 5} <= world.rows()
     assert {4, 5} <= world.objects()
 

@@ -142,6 +142,7 @@ def test_a_retention_changed_from_90_to_9_days_is_refused(nights: Nights) -> Non
 
     run, found = nights.refused(wrecked)
     assert {"SD110", "SD111", "SD114"} <= set(found)
+    assert "SD212" not in found, "no row was dated back"
     assert "retention 90 days, now 9 days" in found["SD110"].message
     shown = text.refusal(*wiring.story(wrecked, run))
     assert "(9 days); last time" in shown

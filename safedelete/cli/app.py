@@ -103,20 +103,33 @@ def init(
 
 @app.command()
 def check(file: File, names: Names = None, as_json: Json = False) -> None:
-    """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
+    """Lint the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
     wiring = work()
     from safedelete.cli import text
-    from safedelete.cli.document import report_document
+    from safedelete.cli.document import plain, report_document
 
     loaded = load(file)
-    reports = [wiring.check(job) for job in purges(loaded.pick(names or []))]
+    picked = loaded.pick(names or [])
+    reports = [wiring.check(job) for job in purges(picked)]
+    findings = wiring.lint_jobs(picked)
     if as_json:
-        print_json([report_document(report) for report in reports])
+        print_json(
+            {
+                "permissions": [report_document(report) for report in reports],
+                "lint": [plain(finding) for finding in findings],
+            }
+        )
     else:
         for report in reports:
             typer.echo(text.proofs(report))
-        typer.echo(
-            f"{len(loaded.jobs)} job(s) declared; {len(reports)} purge(s) probed. Nothing was deleted."
+        for finding in findings:
+            typer.echo(text.finding(finding))
+        typer.echo(f"{len(picked)} job(s) checked, {len(reports)} purge(s) probed. Nothing was deleted.")
+    broken = [finding.code for finding in findings if finding.severity == "refuse"]
+    if broken:
+        raise ConfigError(
+            f"{file}: {', '.join(broken)} must be repaired before this is deployed.",
+            hint="Each has its section in docs/reference/findings.md.",
         )
     end(reports)
 

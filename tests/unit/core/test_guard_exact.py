@@ -294,3 +294,8 @@ def test_late_rows_that_others_nights_had_twice_are_given_double_room() -> None:
     decision = look(plan(20, 1900, late=801), late)
     assert the(decision, "SD212").numbers["limit"] == 800
     assert the(look(plan(20, 1500, late=501), history), "SD212").numbers["limit"] == 500
+
+
+def test_bias_is_learned_from_the_third_error_on() -> None:
+    assert limit(seen(3, 999, [1999])) == pytest.approx(999 * exp(3.3 * error_spread(2, 0)))
+    assert limit(seen(4, 999, [1999])) == pytest.approx(999 * 2 * exp(0.47))

@@ -296,3 +296,31 @@ def test_smaller_of_both_shares_is_the_limit_that_is_told() -> None:
     assert (found.limit, found.rule) == (100, "share of table")
     found = measure(look(plan(30, 90, total=200, ageless=1000), USUAL))
     assert (found.limit, found.rule) == (100, "share of table")
+
+
+def test_only_two_cutoffs_on_the_full_hour_are_those_of_dates() -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    odd = midnight + timedelta(minutes=15)
+    for was, now in ((midnight, odd), (odd, midnight)):
+        history = [ran(plan(0, 100, cutoff=was))]
+        assert "SD111" in codes(look(plan(0.5, 100, cutoff=now), history))
+
+
+def test_messages_say_of_what_and_how_much() -> None:
+    def message(code: str, limits: Guard | None = None, **changes: Any) -> str:
+        history = nightly([100] * 30, kind=changes.get("kind", "rows"))
+        return the(look(plan(30, 100, **changes), history, limits), code).message
+
+    assert "100 of 150 (66.7% of the table)" in message("SD114", total=150)
+    assert "100 of 150 (66.7% of the prefix)" in message("SD114", total=150, kind="objects")
+    assert "100 of 150 (66.7% of what matches at any age)" in message("SD114", ageless=150)
+    assert "100 of 1,000 (10.0%)" in message("SD102", Guard(max_fraction=0.05), total=1000)
+    changed = message("SD110", fingerprint="two", statement="DELETE more")
+    assert "(run-29.000, 2026-02-03T03:15+00:00)" in changed
+    assert changed.endswith("events: the predicate reads differently.")
+    assert "reads differently" not in message("SD110", fingerprint="two")
+
+
+def test_share_of_a_run_that_counts_twice_is_usual_at_once() -> None:
+    history = [*USUAL, ran(plan(30, 100, ageless=110), teaches=2)]
+    assert codes(look(plan(31, 100, ageless=150), history)) == []

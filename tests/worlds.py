@@ -78,7 +78,9 @@ class World:
         """Record earlier runs, so that the guard finds up to sixty items a night usual."""
         for night in range(nights):
             at = self.clock.now() - timedelta(days=nights - night)
-            target = TargetPlan(name="uploads", kind="rows", items=60, eligible=60, objects=90, total=400, cutoff=at)
+            target = TargetPlan(
+                name="uploads", kind="rows", items=60, eligible=60, objects=90, total=400, cutoff=at
+            )
             week_old = at - timedelta(days=7)
             second = replace(target, name=f"s3://{BUCKET}/tmp/", kind="objects", cutoff=week_old)
             done = {name: Tally(deleted=60) for name in (target.name, second.name)}
@@ -158,9 +160,7 @@ class Process:
         self.world = world
         self.watch = Watch(at)
         self.objects = world.objects.seen_by(self.watch.request)
-        self.rows = MemoryRows(
-            world.table, may_lock=world.may_lock, shares=world.shares, owns=world.owns
-        )
+        self.rows = MemoryRows(world.table, may_lock=world.may_lock, shares=world.shares, owns=world.owns)
         self.prober = MemoryProber(world.objects)
         setting = Setting(
             environment="test",
@@ -169,7 +169,9 @@ class Process:
             owner=name,
             binding=Binding("test", frozenset({"main"}), frozenset({BUCKET})),
         )
-        given = {key: changes.pop(key) for key in tuple(changes) if key in ("caller", "environment", "database")}
+        given = {
+            key: changes.pop(key) for key in tuple(changes) if key in ("caller", "environment", "database")
+        }
         self.ctx = PurgeContext(
             job=JOB,
             fingerprint="f1",

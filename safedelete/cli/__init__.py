@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
-    from safedelete.cli.app import app, exit_for
+    from safedelete.cli.app import app
+    from safedelete.cli.common import exit_for
     from safedelete.errors import SafeDeleteError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
-            raise
+            traceback.print_exc()
         sys.exit(exit_for(error))
 
 

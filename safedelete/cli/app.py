@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from shlex import quote
+from typing import Annotated, Literal
 
 import typer
 
-from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
-
-if TYPE_CHECKING:
-    from safedelete.declare import Declared, Purge
-    from safedelete.loader import JobFile
+from safedelete.cli.common import (
+    any_job,
+    chosen,
+    end,
+    load,
+    needed,
+    print_json,
+    purges,
+    said,
+    show_refused,
+    show_report,
+    work,
+)
+from safedelete.errors import ConfigError, RefusedError
 
 app = typer.Typer(
     name="safedelete",
@@ -52,11 +60,9 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log every batch.")] = False,
 ) -> None:
     """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
-    from safedelete.cli.logs import configure
-
     if debug:
         os.environ["SAFEDELETE_DEBUG"] = "1"
-    configure(verbose=verbose)
+    chosen.verbose = verbose
 
 
 @app.command()
@@ -83,9 +89,9 @@ def init(
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
     """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
-    from safedelete import wiring
+    wiring = work()
 
-    jobs = list(_load(file).jobs.values()) if file is not None else []
+    jobs = list(load(file).jobs.values()) if file is not None else []
     if sql:
         typer.echo(wiring.init_sql(jobs), nl=False)
         return
@@ -98,21 +104,21 @@ def init(
 @app.command()
 def check(file: File, names: Names = None, as_json: Json = False) -> None:
     """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
-    from safedelete import wiring
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
-    loaded = _load(file)
-    reports = [wiring.check(job) for job in _purges(loaded.pick(names or []))]
+    loaded = load(file)
+    reports = [wiring.check(job) for job in purges(loaded.pick(names or []))]
     if as_json:
-        _print_json([report_document(report) for report in reports])
+        print_json([report_document(report) for report in reports])
     else:
         for report in reports:
             typer.echo(text.proofs(report))
         typer.echo(
             f"{len(loaded.jobs)} job(s) declared; {len(reports)} purge(s) probed. Nothing was deleted."
         )
-    _exit(reports)
+    end(reports)
 
 
 @app.command()
@@ -130,26 +136,26 @@ def plan(
     ] = None,
 ) -> None:
     """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
-    from safedelete import wiring
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
     reports = []
-    purges = _purges(_load(file).pick(names or []))
-    if manifest is not None and len(purges) > 1:
+    wanted = purges(load(file).pick(names or []))
+    if manifest is not None and len(wanted) > 1:
         raise ConfigError(
-            f"--manifest writes one purge's items; {len(purges)} are named.",
+            f"--manifest writes one purge's items; {len(wanted)} are named.",
             hint="Name one: safedelete plan FILE NAME.",
         )
-    for purge in purges:
+    for purge in wanted:
         with text.progress() as progress:
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
-            typer.echo(text.plan(report))
+            typer.echo(text.plan(report, quote(str(file))))
     if as_json:
-        _print_json([report_document(report) for report in reports])
-    _exit(reports)
+        print_json([report_document(report) for report in reports])
+    end(reports)
 
 
 @app.command()
@@ -168,28 +174,34 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
-    from safedelete import wiring
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
-    job = _load(file).one(name)
-    with listening(job) as asked, text.progress() as progress:
-        report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
-    _show_report(report, as_json=as_json)
+    job = load(file).one(name)
+    try:
+        with listening(job) as asked, text.progress() as progress:
+            report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
+    except RefusedError as refused:
+        refused.hint = refused.hint.replace("--file FILE", f"--file {quote(str(file))}")
+        if refused.run is not None:
+            show_refused(job, refused.run, file, as_json=as_json)
+        raise
+    show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
 def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
-    from safedelete import wiring
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
-    loaded = _load(_needed(file))
+    loaded = load(needed(file))
     job = wiring.owner_of(loaded.jobs.values(), run)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
-    _show_report(report, as_json=as_json)
+    show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
@@ -208,7 +220,7 @@ def approve(
     ] = 24.0,
 ) -> None:
     """Accept one refused plan, once: exactly the keys that were sealed. Deletes nothing."""
-    from safedelete import wiring
+    wiring = work()
 
     if one_off and usual:
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
@@ -218,13 +230,12 @@ def approve(
         raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
     teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
     approval = wiring.approve(
-        _any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
+        any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
-    where = f" --file {file}" if file is not None else " --file FILE"
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
         f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
-        f"To execute exactly what was sealed: safedelete execute {approval.run}{where}"
+        f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
     )
 
 
@@ -233,20 +244,35 @@ def history(
     file: File,
     name: Name = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs of each job.")] = 20,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="PATH", help="Write one page with charts and the list of runs."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List past runs. Deletes nothing."""
-    from safedelete import wiring
+    """List past runs, and draw what they found. Deletes nothing."""
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import record_document
+    from safedelete.runner.context import DRAWN
 
-    jobs = _load(file).pick([name] if name else [])
-    found = [(job.name, wiring.history(job, limit=limit)) for job in jobs]
+    if html is not None and as_json:
+        raise ConfigError("--html and --json contradict each other.", hint="Ask for one of them.")
+    jobs = load(file).pick([name] if name else [])
     if as_json:
-        _print_json([record_document(record) for _, records in found for record in records])
+        found = [record for job in jobs for record in wiring.history(job, limit=limit)]
+        print_json([record_document(record) for record in found])
         return
-    for job_name, records in found:
-        typer.echo(text.history(job_name, records))
+    drawn = [(job, wiring.history(job, limit=max(limit, DRAWN))) for job in jobs]
+    if html is not None:
+        from safedelete.cli.page import write_page
+
+        write_page(html, [(job.name, records) for job, records in drawn])
+        runs = sum(len(records) for _, records in drawn)
+        typer.echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
+        return
+    for job, records in drawn:
+        typer.echo(text.history(job.name, records, limit=limit))
 
 
 @app.command()
@@ -257,75 +283,20 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
-    from safedelete import wiring
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
-    with wiring.shown(_any_job(file), run) as (record, approval, batches):
+    job = any_job(file)
+    with wiring.shown(job, run) as (record, approval, batches):
         if as_json:
             document = record_document(record, approval)
             listed = [i for stored in batches for i in item_document(record, stored)]
-            _print_json(
+            print_json(
                 document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
             )
             return
-        typer.echo(text.run(record, approval))
+        _, past = wiring.story(job, record.run)
+        typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
-
-
-def exit_for(error: SafeDeleteError) -> int:
-    """Print an error as a person needs it, and return its exit code."""
-    typer.echo(f"safedelete: {error}", err=True)
-    if error.exit_code is not ExitCode.USAGE:
-        typer.echo(error.deleted_sentence, err=True)
-    if error.hint:
-        typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
-    return int(error.exit_code)
-
-
-def _load(path: Path) -> JobFile:
-    from safedelete.loader import load
-
-    return load(path)
-
-
-def _needed(path: Path | None) -> Path:
-    if path is None:
-        raise ConfigError(
-            "Which job file? The purge's definition is needed.",
-            hint="Say --file FILE, or set SAFEDELETE_FILE.",
-        )
-    return path
-
-
-def _any_job(path: Path | None) -> Declared | None:
-    return next(iter(_load(path).jobs.values())) if path is not None else None
-
-
-def _purges(jobs: list[Declared]) -> list[Purge]:
-    from safedelete.declare import Purge
-
-    return [job for job in jobs if isinstance(job, Purge)]
-
-
-def _show_report(report: Any, *, as_json: bool) -> None:
-    from safedelete.cli import text
-    from safedelete.cli.document import report_document
-
-    if as_json:
-        _print_json(report_document(report))
-    else:
-        typer.echo(text.result(report))
-    _exit([report])
-
-
-def _print_json(document: object) -> None:
-    json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
-def _exit(reports: list[Any]) -> None:
-    worst = max((int(report.exit_code) for report in reports), default=0)
-    if worst:
-        raise typer.Exit(worst)

@@ -10,7 +10,7 @@ from safedelete.core.baseline import DAY, Night, Record, known
 from safedelete.core.decision import Finding
 from safedelete.core.findings import finding
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Cascade, Count, Plan, TargetPlan, Unknown
+from safedelete.core.plan import Count, Plan, TargetPlan, Unknown
 
 STEP: Final = timedelta(hours=1)
 """How far the cutoff's step may differ from the clock's: a change to or from summer time."""
@@ -26,6 +26,9 @@ SHARE_ROOM: Final = 1.2
 
 SHARE_MOST: Final = 0.98
 """A learned share stays below this, so that a lost age test shows, unless everything went twice before."""
+
+SHARE_FROM: Final = 20
+"""Rows of a table from which taking everything can become usual: of two rows, both go now and then."""
 
 SHARE_FORESEEN: Final = 0.9
 """The share that passes where earlier runs saw tonight's rows coming."""
@@ -77,7 +80,8 @@ def cascaded(target: TargetPlan, *, deletes_only: bool = False) -> dict[str, Cou
         before = sums.get(cascade.table, 0)
         if isinstance(before, Unknown):
             continue
-        sums[cascade.table] = before + cascade.rows if known(cascade.rows) else _unknown(cascade)
+        rows = cascade.rows
+        sums[cascade.table] = before + rows if known(rows) else Unknown(f"a part of it is {_said(rows)}")
     return sums
 
 
@@ -137,18 +141,18 @@ def share(
     """
     lowest = float("inf")
     found: Finding | None = None
-    for total, label, shares in (
+    for total, label, second in (
         (
             target.total,
             "of the table" if target.kind == "rows" else "of the prefix",
-            _shares(nights, "total"),
+            _second(nights, "total"),
         ),
-        (target.ageless, "of what matches at any age", _shares(nights, "ageless")),
+        (target.ageless, "of what matches at any age", _second(nights, "ageless")),
     ):
         if total is None or not known(total):
             continue
-        second = shares[-2] if len(shares) >= 2 else 0.0
-        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, second)))
+        top = second if total >= SHARE_FROM else 0.0
+        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, top)))
         if foreseen:
             most = max(most, SHARE_FORESEEN)
         limit = most * total
@@ -258,17 +262,19 @@ def _difference(last: Plan, plan: Plan) -> str:
     return f": {'; '.join(said)}" if said else ""
 
 
-def _shares(nights: Sequence[Night], of: str) -> list[float]:
-    found = []
+def _second(nights: Sequence[Night], of: str) -> float:
+    """Return the second-largest share that a night took; 0 where there are not two."""
+    first = second = 0.0
     for night in nights:
         total = night.target.total if of == "total" else night.target.ageless
-        if night.weight and total is not None and known(total) and total > 0:
-            found += [night.fresh / total] * night.weight
-    return sorted(found)
-
-
-def _unknown(cascade: Cascade) -> Unknown:
-    return cascade.rows if isinstance(cascade.rows, Unknown) else Unknown(f"{cascade.rows} cannot be a count")
+        if not night.weight or total is None or not known(total) or total == 0:
+            continue
+        share = night.fresh / total
+        if share > first:
+            first, second = share, share if night.weight > 1 else first
+        elif share > second:
+            second = share
+    return second
 
 
 def _said(count: Count | None) -> str:

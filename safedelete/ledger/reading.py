@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, Row, func, select
+from sqlalchemy import Engine, Row, func, or_, select
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.decision import Approval
@@ -62,9 +62,7 @@ class SqlLedgerReader:
         """Return what the ledger is bound to. Reads only."""
         with told("read its version"), self.engine.connect() as connection:
             try:
-                found = dict(
-                    connection.execute(select(tables.meta.c.name, tables.meta.c.value)).tuples().all()
-                )
+                found = dict(connection.execute(select(tables.meta.c.name, tables.meta.c.value)).all())
             except DBAPIError as error:
                 if missing_table(error):
                     raise LedgerError(
@@ -101,7 +99,9 @@ class SqlLedgerReader:
         if job is not None:
             query = query.where(t.job == job)
         if states is not None:
-            query = query.where(t.state.in_([s.value for s in states]))
+            # A state that cannot be read may be any of them: it is taken along, and told as damage below.
+            unreadable = t.state.not_in([s.value for s in RunState])
+            query = query.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with told("read runs"), self.engine.connect() as connection:
             rows = connection.execute(query).all()
         return [_record(row) for row in rows]
@@ -124,9 +124,10 @@ class SqlLedgerReader:
         t = tables.batch.c
         places = select(t.target, t.seq).where(t.run == run).order_by(t.target, t.seq)
         if states is not None:
-            places = places.where(t.state.in_([s.value for s in states]))
+            unreadable = t.state.not_in([s.value for s in BatchState])
+            places = places.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with told("list batches"), self.engine.connect() as connection:
-            refs = connection.execute(places).tuples().all()
+            refs = connection.execute(places).all()
         for target, seq in refs:
             query = select(tables.batch).where(t.run == run, t.target == target, t.seq == seq)
             with told("read a batch"), self.engine.connect() as connection:
@@ -165,7 +166,7 @@ class SqlLedgerReader:
         query = select(t.target, t.tally).where(t.run == run, t.tally.is_not(None))
         sums: dict[int, Tally] = {}
         with told("add up outcomes"), self.engine.connect() as connection:
-            for target, text in connection.execute(query).tuples():
+            for target, text in connection.execute(query):
                 for tally in codec.load_tallies(text, f"tally of run {run}").values():
                     sums[target] = sums.get(target, Tally()) + tally
         return sums
@@ -175,7 +176,7 @@ class SqlLedgerReader:
         t = tables.batch.c
         query = select(t.target, func.sum(t.item_count)).where(t.run == run).group_by(t.target)
         with told("count sealed items"), self.engine.connect() as connection:
-            return {target: int(items) for target, items in connection.execute(query).tuples()}
+            return {target: int(items) for target, items in connection.execute(query)}
 
     def checksums(self, run: str) -> Iterator[str]:
         """Yield the sealed batches' checksums in order. Reads only."""

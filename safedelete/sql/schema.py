@@ -78,11 +78,11 @@ class Schema:
             database.connected() as connection,
             translated(f"reading the schema around {table.fullname}"),
             database.reading(connection),
+            warnings.catch_warnings(),
         ):
             # A type or an expression index that SQLAlchemy has no name for is none of our business.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SAWarning)
-                return _Reader(connection, table).schema()
+            warnings.simplefilter("ignore", SAWarning)
+            return _Reader(connection, table).schema()
 
     def require(self, rows: Rows) -> None:
         """Raise ConfigError unless the declared table and its columns are there."""
@@ -103,7 +103,7 @@ class Schema:
         if missing:
             raise ConfigError(
                 f"Rows({rows.name}): the table has no column {', '.join(missing)}.",
-                hint="The model and the database disagree; run the migrations, or correct the model.",
+                hint="Run the migrations, correct the model, or grant SELECT: MariaDB hides columns that may not be read.",
             )
 
     def is_unique(self, expression: ColumnElement[Any]) -> bool:
@@ -131,6 +131,11 @@ class Schema:
                     seen.add(fk.child)
                     todo.append(fk.child)
         return found
+
+    @property
+    def cascades_into_itself(self) -> bool:
+        """Whether deleting one row of the target may delete another."""
+        return any(fk.child == self.table and fk.action == "CASCADE" for fk in self.reachable(self.table))
 
     def display(self, table: TableName) -> str:
         """Return a table's name as plans and findings use it: with its schema unless it is the default one."""

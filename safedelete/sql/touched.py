@@ -32,8 +32,8 @@ class Touched:
         self.connection = connection
         self.target = target
         self._backend = target.database.backend
-        # A transaction starts at nothing: holding rows counts as no change, and nothing was written before.
-        self._snapshot: Mapping[TableName, int] | None = {}
+        # Not nothing: a pooled session's earlier transactions stay in its statistics until it sends them on.
+        self._snapshot: Mapping[TableName, int] | None = None
         self._after: Mapping[TableName, int] | None = None
         self._unsaid = False
         self._sum: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Touched:
         now = self._backend.changes(self.connection)
         if now is not None and self._changes is not None:
             rest = now - self._changes - deleted - sum(self._counted.values())
-            if rest > 0 and self._cascades_into_itself():
+            if rest > 0 and self.target.schema.cascades_into_itself:
                 # A row of this very batch that a cascade took before its own turn is not returned.
                 vanished = min(rest, self._asked - deleted)
                 self._sum[mine] += vanished
@@ -86,6 +86,16 @@ class Touched:
             if rest > 0:
                 allowed = self.target.rows.may_touch
                 self._sum[allowed[0] if allowed else ELSEWHERE] += rest
+
+    def vanished(self, rows: int) -> None:
+        """Add rows of the batch that a cascade took before their own turn, where no counter has seen them."""
+        if (
+            rows
+            and not self._backend.names_touched
+            and self._changes is None
+            and self.target.schema.cascades_into_itself
+        ):
+            self._sum[self.target.name] += rows
 
     def failed(self) -> None:
         """Forget the last look: what was taken back goes on being counted by the server."""
@@ -129,10 +139,6 @@ class Touched:
             )
             found.update(tuple(row) for row in rows)
         return frozenset(found)
-
-    def _cascades_into_itself(self) -> bool:
-        own = self.target.schema.table
-        return any(fk.child == own and fk.action == "CASCADE" for fk in self.target.schema.reachable(own))
 
     def _deferred(self) -> list[ForeignKey]:
         return [fk for fk in self.target.schema.reachable(self.target.schema.table) if fk.deferred]

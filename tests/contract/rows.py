@@ -217,7 +217,7 @@ class RowTargetContract:
         batch.hold([row(1)])
         batch.prove_alive()
         batch.rollback()
-        with pytest.raises(Exception) as caught:  # noqa: PT011
+        with pytest.raises(Exception) as caught:
             batch.prove_alive()
         assert caught.type.__name__ in ("StoreError", "ResourceClosedError"), caught.value
 

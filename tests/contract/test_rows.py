@@ -43,7 +43,9 @@ def memory(*, may_lock: bool) -> Table:
     def put(number: int, expires: datetime | None, key: str, parent: int | None) -> None:
         table.put(MemoryRow((number,), expires, (photo(key),)))
         if parent is not None:
-            table.refusals[parent,] = ItemOutcome(Outcome.BLOCKED, "referenced", f"row {number} references it")
+            table.refusals[parent,] = ItemOutcome(
+                Outcome.BLOCKED, "referenced", f"row {number} references it"
+            )
 
     def lock(number: int) -> Callable[[], None]:
         table.lock((number,))

@@ -71,7 +71,10 @@ WRITES = st.one_of(
     st.tuples(st.just("policy"), NUMBERS, POLICIES),
 )
 TROUBLE = st.one_of(
-    st.tuples(st.just("die")), st.tuples(st.just("error")), st.tuples(st.just("cut")), st.tuples(st.just("freeze"))
+    st.tuples(st.just("die")),
+    st.tuples(st.just("error")),
+    st.tuples(st.just("cut")),
+    st.tuples(st.just("freeze")),
 )
 RIVAL = st.tuples(st.just("rival"), st.lists(st.tuples(POINTS, st.one_of(WRITES, TROUBLE)), max_size=2))
 SCHEDULES = st.lists(st.tuples(POINTS, st.one_of(WRITES, TROUBLE, TROUBLE, RIVAL)), max_size=4)
@@ -158,7 +161,7 @@ class BatchProtocol(RuleBasedStateMachine):
         for record in self.world.ledger.runs(JOB, limit=1, states={RunState.PENDING, RunState.REFUSED}):
             with suppress(SafeDeleteError):
                 approve(self.world.ledger, self.world.clock, record.run, reason="looked at", who="ann")
-            self.go("host:4", schedule, lambda ctx: purge.execute_sealed(ctx, record.run))
+            self.go("host:4", schedule, lambda ctx, run=record.run: purge.execute_sealed(ctx, run))
 
     def go(self, name: str, schedule: Schedule, verb: Callable[[Any], Any], **changes: Any) -> None:
         todo = list(schedule)
@@ -181,7 +184,9 @@ class BatchProtocol(RuleBasedStateMachine):
         finally:
             self.running.remove(process)
 
-    def happen(self, event: tuple[Any, ...], process: Process | None = None, call: Call | None = None) -> None:
+    def happen(
+        self, event: tuple[Any, ...], process: Process | None = None, call: Call | None = None
+    ) -> None:
         kind, *given = event
         if kind in ("die", "error", "cut", "freeze", "rival"):
             assert process is not None
@@ -236,7 +241,11 @@ class BatchProtocol(RuleBasedStateMachine):
         if kind == "die":
             raise Killed
         if kind == "error" and not never_raises:
-            raise LedgerError("the ledger failed") if call.name.startswith("ledger") else StoreError("it failed")
+            raise (
+                LedgerError("the ledger failed")
+                if call.name.startswith("ledger")
+                else StoreError("it failed")
+            )
         if kind == "cut":
             for opened in process.watch._connected:
                 if isinstance(opened, MemoryTransaction):
@@ -255,7 +264,9 @@ class BatchProtocol(RuleBasedStateMachine):
         if (call.name, call.moment) not in {("objects.request", "before"), ("batch.commit", "after")}:
             return
         lease = self.world.database.leases[JOB]
-        assert lease.owner == process.ctx.setting.owner, f"{process.ctx.setting.owner} deletes on {lease.owner}'s lease"
+        assert lease.owner == process.ctx.setting.owner, (
+            f"{process.ctx.setting.owner} deletes on {lease.owner}'s lease"
+        )
 
     @invariant()
     def nothing_was_deleted_that_was_not_sealed(self) -> None:
@@ -284,7 +295,9 @@ class BatchProtocol(RuleBasedStateMachine):
         for row in self.world.table.rows.values():
             for ref in row.objects:
                 if not self.world.objects.holds(ref):
-                    assert ref.key in self.touched or self.reported(ref), f"{row.key} has lost {ref.key}, unreported"
+                    assert ref.key in self.touched or self.reported(ref), (
+                        f"{row.key} has lost {ref.key}, unreported"
+                    )
 
     @invariant()
     def the_sums_of_every_finished_run_match(self) -> None:
@@ -339,7 +352,10 @@ class BatchProtocol(RuleBasedStateMachine):
                 for index, row in enumerate(stored.items.rows):
                     if ref not in row.objects:
                         continue
-                    if stored.state in (BatchState.IN_DOUBT, BatchState.DEFERRED) and record.state not in FINAL:
+                    if (
+                        stored.state in (BatchState.IN_DOUBT, BatchState.DEFERRED)
+                        and record.state not in FINAL
+                    ):
                         return True
                     outcome = stored.outcomes.get(index)
                     if outcome is not None and outcome.state in (Outcome.FAILED, Outcome.UNKNOWN):
@@ -355,4 +371,3 @@ TestBatchProtocol.settings = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-

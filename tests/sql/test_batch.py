@@ -9,14 +9,16 @@ import pytest
 import sqlalchemy as sa
 
 from safedelete import Rows, S3Keys, past
-from safedelete.core.item import SealedRow
+from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, LOCKED, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql import SqlRows
 from tests.sql.conftest import AS_OF, Server, aged
 
 
-def target(server: Server, uploads: sa.Table, role: str | None = None, *, owns: bool = True, **options: Any) -> SqlRows:
+def target(
+    server: Server, uploads: sa.Table, role: str | None = None, *, owns: bool = True, **options: Any
+) -> SqlRows:
     rows = Rows(
         uploads,
         past(uploads.c.expires_at),
@@ -29,7 +31,10 @@ def target(server: Server, uploads: sa.Table, role: str | None = None, *, owns: 
 
 def fill(server: Server, uploads: sa.Table, count: int) -> None:
     server.create(uploads)
-    server.insert(uploads, *({"id": i, "expires_at": aged(count - i + 1), "s3_key": f"k/{i}"} for i in range(1, count + 1)))
+    server.insert(
+        uploads,
+        *({"id": i, "expires_at": aged(count - i + 1), "s3_key": f"k/{i}"} for i in range(1, count + 1)),
+    )
 
 
 def sealed(rows: SqlRows, batch: int = 1000) -> list[SealedRow]:
@@ -90,7 +95,9 @@ def test_row_that_names_another_object_now_is_changed_and_kept(server: Server, u
     fill(server, uploads, 3)
     rows = target(server, uploads)
     plan = sealed(rows)
-    server.sql("UPDATE uploads SET s3_key = 'k/new' WHERE id = 2", "UPDATE uploads SET s3_key = '' WHERE id = 3")
+    server.sql(
+        "UPDATE uploads SET s3_key = 'k/new' WHERE id = 2", "UPDATE uploads SET s3_key = '' WHERE id = 3"
+    )
     batch = rows.begin(AS_OF)
     held = batch.hold(plan)
     assert ids(held.rows) == [1]
@@ -169,6 +176,8 @@ def children(server: Server, action: str) -> None:
 def test_row_that_a_foreign_key_holds_is_blocked_and_takes_no_other_with_it(
     server: Server, uploads: sa.Table, action: str
 ) -> None:
+    if "DEFERRABLE" in action and server.kind == "mariadb":
+        pytest.skip("InnoDB has no deferred constraints")
     fill(server, uploads, 9)
     children(server, action)
     rows = target(server, uploads)
@@ -201,7 +210,8 @@ def test_touched_leaves_out_what_was_taken_back(server: Server, uploads: sa.Tabl
     fill(server, uploads, 4)
     children(server, "ON DELETE CASCADE")
     server.sql(
-        "CREATE TABLE pins (upload_id bigint PRIMARY KEY REFERENCES uploads (id))", "INSERT INTO pins VALUES (2)"
+        "CREATE TABLE pins (upload_id bigint PRIMARY KEY REFERENCES uploads (id))",
+        "INSERT INTO pins VALUES (2)",
     )
     rows = target(server, uploads)
     batch = rows.begin(AS_OF)
@@ -218,8 +228,10 @@ def test_touched_leaves_out_what_was_taken_back(server: Server, uploads: sa.Tabl
 AUDIT = {
     "postgresql": (
         "CREATE TABLE audit (id bigint)",
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN INSERT INTO audit VALUES (old.id); RETURN old; END $$",
+        (
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN INSERT INTO audit VALUES (old.id); RETURN old; END $$"
+        ),
         "CREATE TRIGGER note BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION note()",
     ),
     "sqlite": (
@@ -234,14 +246,28 @@ def test_table_that_a_trigger_writes_to_is_named(server: Server, uploads: sa.Tab
     server.sql(*AUDIT[server.kind])
     rows = target(server, uploads, may_touch=["audit"])
     batch = rows.begin(AS_OF)
-    assert batch.delete(batch.hold(sealed(rows)).rows).touched == {"uploads": 4, "audit": 4}
+    touched = batch.delete(batch.hold(sealed(rows)).rows).touched
+    # MariaDB does not say what a trigger wrote; the probe names the trigger instead.
+    assert touched == ({"uploads": 4} if server.kind == "mariadb" else {"uploads": 4, "audit": 4})
     batch.rollback()
 
 
+AUDIT["mariadb"] = (
+    "CREATE TABLE audit (id bigint)",
+    "CREATE TRIGGER note BEFORE DELETE ON uploads FOR EACH ROW INSERT INTO audit VALUES (old.id)",
+)
 REFUSES = {
+    "mariadb": (
+        (
+            "CREATE TRIGGER refuse BEFORE DELETE ON uploads FOR EACH ROW IF old.id = 3 THEN "
+            "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'legal hold on 3'; END IF"
+        ),
+    ),
     "postgresql": (
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF old.id = 3 THEN RAISE 'legal hold on 3'; END IF; RETURN old; END $$",
+        (
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF old.id = 3 THEN RAISE 'legal hold on 3'; END IF; RETURN old; END $$"
+        ),
         "CREATE TRIGGER refuse BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION refuse()",
     ),
     "sqlite": (
@@ -250,8 +276,10 @@ REFUSES = {
 }
 EATS = {
     "postgresql": (
-        "CREATE FUNCTION eat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF old.id = 3 THEN RETURN NULL; END IF; RETURN old; END $$",
+        (
+            "CREATE FUNCTION eat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF old.id = 3 THEN RETURN NULL; END IF; RETURN old; END $$"
+        ),
         "CREATE TRIGGER eat BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION eat()",
     ),
     "sqlite": (
@@ -260,7 +288,9 @@ EATS = {
 }
 
 
-def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(server: Server, uploads: sa.Table) -> None:
+def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(
+    server: Server, uploads: sa.Table
+) -> None:
     fill(server, uploads, 6)
     server.sql(*REFUSES[server.kind])
     rows = target(server, uploads)
@@ -274,6 +304,8 @@ def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(server: Serv
 
 
 def test_row_that_a_trigger_quietly_keeps_is_failed(server: Server, uploads: sa.Table) -> None:
+    if server.kind == "mariadb":
+        pytest.skip("a MariaDB trigger cannot keep a row without an error")
     fill(server, uploads, 6)
     server.sql(*EATS[server.kind])
     rows = target(server, uploads)
@@ -323,7 +355,8 @@ def test_self_referencing_rows_go_whatever_their_order(server: Server) -> None:
         sa.Column("at", sa.DateTime),
     )
     server.create(tree)
-    server.insert(tree, *({"id": i, "parent": i - 1 or None, "at": aged(1)} for i in range(1, 10)))
+    for i in range(1, 10):
+        server.insert(tree, {"id": i, "parent": i - 1 or None, "at": aged(1)})
     server.sql("INSERT INTO tree VALUES (100, 5, NULL)")  # 5, and so everything above it, stays
     rows = SqlRows(Rows(tree, past(tree.c.at)), server.open())
     batch = rows.begin(AS_OF)
@@ -372,7 +405,8 @@ def test_row_level_security_raises_instead_of_skipping(pg: Server, uploads: sa.T
     rows = target(pg, uploads, role)
     plan = sealed(rows)
     pg.sql(
-        "ALTER TABLE uploads ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON uploads FOR DELETE USING (id > 1)",
+        "ALTER TABLE uploads ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON uploads FOR DELETE USING (id > 1)",
         "CREATE POLICY q ON uploads FOR SELECT USING (true)",
     )
     batch = rows.begin(AS_OF)
@@ -399,7 +433,9 @@ class TestWithoutTheRightToLock:
         batch.commit()
         assert left(pg) == []
 
-    def test_changed_renamed_and_gone_rows_are_put_back_and_named(self, pg: Server, uploads: sa.Table) -> None:
+    def test_changed_renamed_and_gone_rows_are_put_back_and_named(
+        self, pg: Server, uploads: sa.Table
+    ) -> None:
         fill(pg, uploads, 5)
         rows = target(pg, uploads, pg.role(self.GRANT))
         plan = sealed(rows)
@@ -412,7 +448,9 @@ class TestWithoutTheRightToLock:
         held = batch.hold(plan)
         assert ids(held.rows) == [4, 5]
         assert {k[0]: o.state for k, o in held.missing.items()} == {
-            1: Outcome.CHANGED, 2: Outcome.CHANGED, 3: Outcome.GONE,
+            1: Outcome.CHANGED,
+            2: Outcome.CHANGED,
+            3: Outcome.GONE,
         }
         assert held.named[(2,)] == {("acme-uploads", "other")}
         assert batch.delete(held.rows).touched == {"uploads": 2}
@@ -438,10 +476,11 @@ class TestWithoutTheRightToLock:
         children(pg, "DEFERRABLE INITIALLY DEFERRED")
         rows = target(pg, uploads, pg.role(self.GRANT))
         batch = rows.begin(AS_OF)
-        held = batch.hold(sealed(rows))
-        assert ids(held.rows) == [1, 3]
-        assert {held.missing[(i,)].code for i in (2, 4)} == {"referenced"}
-        batch.rollback()
+        done = batch.delete(batch.hold(sealed(rows)).rows)
+        assert ids(done.rows) == [1, 3]
+        assert {done.kept[(i,)].code for i in (2, 4)} == {"referenced"}
+        batch.commit()
+        assert left(pg) == [2, 4]
 
     def test_row_that_changed_in_the_gap_is_dangling(self, pg: Server, uploads: sa.Table) -> None:
         fill(pg, uploads, 4)
@@ -454,7 +493,82 @@ class TestWithoutTheRightToLock:
         done = batch.delete([row for row in held.rows if row.key != (4,)])
         assert ids(done.rows) == [1]
         assert {k[0]: (o.state, o.code) for k, o in done.kept.items()} == {
-            2: (Outcome.FAILED, DANGLING), 3: (Outcome.FAILED, DANGLING),
+            2: (Outcome.FAILED, DANGLING),
+            3: (Outcome.FAILED, DANGLING),
         }
         batch.commit()
         assert left(pg) == [2, 3, 4]
+
+
+class TestRowsWithoutObjects:
+    """Held and deleted by one statement, by a range of keys where that takes exactly the sealed rows."""
+
+    def test_a_range_takes_the_sealed_rows(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        rows = target(server, uploads, owns=False)
+        plan = sealed(rows)
+        batch = rows.begin(AS_OF)
+        held = batch.hold(plan[:200])
+        assert ids(held.rows) == list(range(1, 201))
+        done = batch.delete(held.rows)
+        assert (len(done.rows), done.kept, done.touched) == (200, {}, {"uploads": 200})
+        batch.commit()
+        assert left(server) == list(range(201, 301))
+
+    def test_rows_that_match_since_the_plan_are_kept(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        server.sql("UPDATE uploads SET hold = true WHERE mod(id, 3) = 0")
+        rows = target(server, uploads, owns=False)
+        plan = sealed(rows)
+        assert len(plan) == 200
+        server.sql(
+            "UPDATE uploads SET hold = false WHERE mod(id, 6) = 0",
+            "UPDATE uploads SET hold = true WHERE id = 7",
+        )
+        batch = rows.begin(AS_OF)
+        held = batch.hold(plan)
+        assert (len(held.rows), held.missing[(7,)].state) == (199, Outcome.CHANGED)
+        done = batch.delete(held.rows)
+        assert done.touched == {"uploads": 199}
+        batch.commit()
+        assert left(server) == [i for i in range(1, 301) if i % 3 == 0 or i == 7]
+
+    def test_one_refused_row_stays_alone(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 300)
+        children(server, "")
+        rows = target(server, uploads, owns=False)
+        batch = rows.begin(AS_OF)
+        done = batch.delete(batch.hold(sealed(rows)).rows)
+        assert {k[0]: o.code for k, o in done.kept.items()} == {2: "referenced", 4: "referenced"}
+        assert (len(done.rows), done.touched) == (298, {"uploads": 298})
+        batch.commit()
+        assert left(server) == [2, 4]
+
+    def test_undo_and_delete_fewer(self, server: Server, uploads: sa.Table) -> None:
+        fill(server, uploads, 120)
+        rows = target(server, uploads, owns=False)
+        batch = rows.begin(AS_OF)
+        held = batch.hold(sealed(rows))
+        batch.undo()
+        assert len(batch.delete(held.rows[:110]).rows) == 110
+        batch.commit()
+        assert left(server) == list(range(111, 121))
+
+
+def test_objects_that_another_row_names_are_found_after_the_delete(server: Server, uploads: sa.Table) -> None:
+    fill(server, uploads, 4)
+    server.sql(
+        "UPDATE uploads SET s3_key = 'same' WHERE id IN (1, 2, 4)",
+        "UPDATE uploads SET hold = true WHERE id = 4",
+    )
+    rows = target(server, uploads)
+    batch = rows.begin(AS_OF)
+    held = batch.hold(sealed(rows))
+    batch.delete(held.rows)
+    refs = [
+        ObjectRef("acme-uploads", "same"),
+        ObjectRef("acme-uploads", "k/3"),
+        ObjectRef("acme-other", "same"),
+    ]
+    assert list(batch.named(refs)) == refs[:1]
+    batch.rollback()

@@ -114,7 +114,11 @@ def test_a_row_that_names_another_object_is_kept_with_both() -> None:
     report = world.process(
         at=between_seal_and_hold(lambda: world.table.update((1,), objects=(photo("new.jpg"),)))
     ).run()
-    assert world.outcomes(str(report.run))[1] == (Outcome.CHANGED, "objects", world.outcomes(str(report.run))[1].detail)
+    assert world.outcomes(str(report.run))[1] == (
+        Outcome.CHANGED,
+        "objects",
+        world.outcomes(str(report.run))[1].detail,
+    )
     assert world.has_row(1)
     assert world.has_object("1.jpg")
     assert world.has_object("new.jpg")
@@ -380,7 +384,9 @@ def failing(name: str, times: int, *, moment: str = "before") -> Callable[[Call]
     return at
 
 
-@pytest.mark.parametrize("name", ["rows.begin", "batch.hold", "batch.delete", "objects.delete", "batch.commit"])
+@pytest.mark.parametrize(
+    "name", ["rows.begin", "batch.hold", "batch.delete", "objects.delete", "batch.commit"]
+)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_batch_is_tried_again_after_a_store_failed_once(name: str, moment: str, apart: bool) -> None:
@@ -455,7 +461,7 @@ def test_the_radius_adds_up_over_batches() -> None:
     world = World(expired=4)
     for number in range(4):
         world.table.cascades[number,] = {"thumbs": 2}
-    with batches_of(2), pytest.raises(BlastRadiusError, match="8 row.* allows 6"):
+    with batches_of(2), pytest.raises(BlastRadiusError, match=r"8 row.* allows 6"):
         world.process(parts=cascading(world, 6)).run()  # type: ignore[arg-type]
     assert [world.has_row(n) for n in range(4)] == [False, False, True, True]
 
@@ -472,7 +478,7 @@ def test_a_commit_whose_answer_was_lost_is_taken_off_the_radius() -> None:
     world = World(expired=4)
     for number in range(4):
         world.table.cascades[number,] = {"thumbs": 2}
-    with batches_of(2), pytest.raises(BlastRadiusError, match="8 row.* allows 6"):
+    with batches_of(2), pytest.raises(BlastRadiusError, match=r"8 row.* allows 6"):
         world.process(parts=cascading(world, 6), at=failing("batch.commit", 1, moment="after")).run()  # type: ignore[arg-type]
 
 
@@ -544,7 +550,9 @@ def scratch(world: World, objects: int = 6) -> list[str]:
 def test_a_prefix_is_deleted_object_by_object() -> None:
     world = World(expired=0)
     keys = scratch(world)
-    process = world.process(parts=prefix_only, at=on("objects.delete", lambda: _policy(world, keys[2], Policy.DENIED)))  # type: ignore[arg-type]
+    process = world.process(
+        parts=prefix_only, at=on("objects.delete", lambda: _policy(world, keys[2], Policy.DENIED))
+    )  # type: ignore[arg-type]
     report = process.run()
     assert [key for key in keys if world.has_object(key)] == [keys[2]]
     assert world.outcomes(str(report.run))[keys[2]].code == "AccessDenied"
@@ -554,7 +562,9 @@ def test_a_prefix_is_deleted_object_by_object() -> None:
 def test_an_object_overwritten_since_it_was_listed_is_kept() -> None:
     world = World(expired=0)
     keys = scratch(world)
-    process = world.process(parts=prefix_only, at=on("objects.delete", lambda: world.objects.put(BUCKET, keys[0])))  # type: ignore[arg-type]
+    process = world.process(
+        parts=prefix_only, at=on("objects.delete", lambda: world.objects.put(BUCKET, keys[0]))
+    )  # type: ignore[arg-type]
     report = process.run()
     assert world.has_object(keys[0])
     assert report.total.changed == 1

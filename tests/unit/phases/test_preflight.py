@@ -57,20 +57,22 @@ def test_a_group_that_only_the_seal_has_seen_is_probed_before_the_first_delete()
     assert photo("other/denied.png") in process.prober.samples[-1]
 
 
-def test_a_ledger_that_cannot_be_written_stops_the_run_before_it_takes_the_lock() -> None:
+def test_a_ledger_that_cannot_be_written_stops_the_run_before_anything_is_recorded() -> None:
     world = World(expired=3)
     world.ledger.denied = frozenset({"UPDATE on batches"})
     process = world.process()
     with pytest.raises(PreflightError, match="UPDATE on batches"):
         process.run()
-    assert "lock.acquire" not in process.watch.calls
+    assert process.watch.calls == ["ledger.verify", "lock.acquire", "ledger.probe", "lease.release"]
 
 
 def test_a_dry_run_proves_and_changes_nothing() -> None:
     world = World(expired=3)
     process = world.process()
     assert purge.dry_run(process.ctx).exit_code is ExitCode.DONE
-    assert not [c for c in process.watch.calls if c in ("ledger.begin", "ledger.seal", "lock.acquire", "rows.begin")]
+    assert not [
+        c for c in process.watch.calls if c in ("ledger.begin", "ledger.seal", "lock.acquire", "rows.begin")
+    ]
     process.prober.verdicts = {"a": Verdict.UNKNOWN}
     with pytest.raises(PreflightError):
         purge.dry_run(process.ctx)
@@ -81,7 +83,7 @@ def test_a_plan_without_proofs_calls_nothing_that_writes_or_probes() -> None:
     process = world.process()
     report = purge.plan(process.ctx)
     assert report.exit_code is ExitCode.DONE
-    assert set(process.watch.calls) == {"ledger.verify", "ledger.history", "rows.survey"}
+    assert set(process.watch.calls) == {"ledger.verify", "ledger.history", "ledger.runs", "rows.survey"}
     assert process.prober.samples == []
 
 

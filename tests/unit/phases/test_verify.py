@@ -78,7 +78,8 @@ def test_an_object_of_a_prefix_written_anew_is_no_residue() -> None:
     for number in range(30):
         world.objects.put(BUCKET, f"tmp/new/{number}", modified=world.clock.now())
     process = world.process(
-        parts=lambda p: [p.prefix_part()], at=on("ledger.batches", lambda: world.objects.put(BUCKET, "tmp/a"), nth=3)
+        parts=lambda p: [p.prefix_part()],
+        at=on("ledger.batches", lambda: world.objects.put(BUCKET, "tmp/a"), nth=3),
     )
     report = process.run()
     assert report.total.deleted == 1
@@ -90,7 +91,8 @@ def test_a_stop_while_looking_leaves_a_run_that_is_looked_at_again() -> None:
     lying(world, "1.jpg")
     why: list[str] = []
     process = world.process(
-        asked=lambda: why[0] if why else None, at=on("batch.commit", lambda: why.append("SIGTERM"), moment="after")
+        asked=lambda: why[0] if why else None,
+        at=on("batch.commit", lambda: why.append("SIGTERM"), moment="after"),
     )
     with pytest.raises(InterruptedRunError):
         process.run()

@@ -46,7 +46,9 @@ TALLIES = st.builds(T, *[st.integers(0, 5)] * 6)
 
 
 @given(TALLIES, st.integers(0, 30), TALLIES)
-def test_success_means_that_nothing_failed_and_something_was_done(total: Tally, owed: int, inherited: Tally) -> None:
+def test_success_means_that_nothing_failed_and_something_was_done(
+    total: Tally, owed: int, inherited: Tally
+) -> None:
     state, code, message = verdict(total, owed, inherited)
     if state is S.SUCCEEDED:
         assert total.total == owed

@@ -158,7 +158,9 @@ def test_a_sealed_plan_waits_longer_than_an_interrupted_run() -> None:
     assert purge.execute_sealed(process.ctx, run).exit_code is ExitCode.DONE
 
 
-@pytest.mark.parametrize("changed", [{"fingerprint": "f2"}, {"caller": "x"}, {"database": "y"}, {"environment": "z"}])
+@pytest.mark.parametrize(
+    "changed", [{"fingerprint": "f2"}, {"caller": "x"}, {"database": "y"}, {"environment": "z"}]
+)
 def test_a_plan_made_elsewhere_or_otherwise_is_not_executed(changed: dict[str, str]) -> None:
     world = World(expired=3)
     run = refused(world)

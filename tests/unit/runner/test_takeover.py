@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,14 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import BatchState, RunState
-from safedelete.errors import ExitCode, LedgerError, LockHeldError, LockLostError, PreflightError, RefusedError
+from safedelete.errors import (
+    ExitCode,
+    LedgerError,
+    LockHeldError,
+    LockLostError,
+    PreflightError,
+    RefusedError,
+)
 from safedelete.ports import Presence, Verdict
 from safedelete.runner import purge
 from safedelete.testing.memory import Killed, MemoryRows, MemoryTable, Policy
@@ -64,10 +72,8 @@ def test_nobody_takes_over_before_the_lease_has_ended() -> None:
 def test_a_run_that_does_not_fit_any_more_is_abandoned(changed: dict[str, Any], why: str) -> None:
     world = World(expired=3)
     run = in_doubt(world)
-    try:
+    with suppress(RefusedError):
         world.process("host:2", **changed).run()
-    except RefusedError:
-        pass
     record = world.ledger.record(run)
     assert record.state is S.ABANDONED
     assert why in record.reason

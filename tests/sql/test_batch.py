@@ -383,6 +383,10 @@ def test_objects_that_another_row_names_are_found_after_the_delete(server: Serve
     batch = rows.begin(AS_OF)
     held = batch.hold(sealed(rows))
     batch.delete(held.rows)
-    refs = [ObjectRef("acme-uploads", "same"), ObjectRef("acme-uploads", "k/3"), ObjectRef("acme-other", "same")]
+    refs = [
+        ObjectRef("acme-uploads", "same"),
+        ObjectRef("acme-uploads", "k/3"),
+        ObjectRef("acme-other", "same"),
+    ]
     assert list(batch.named(refs)) == refs[:1]
     batch.rollback()

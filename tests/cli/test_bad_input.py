@@ -251,36 +251,6 @@ def test_a_ledger_of_a_newer_version(world: World) -> None:
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-<<<<<<< HEAD
-        "UPDATE safedelete_meta SET value = '{' WHERE name = 'databases'",
-        "DELETE FROM safedelete_meta WHERE name = 'buckets'",
-        "UPDATE safedelete_run SET state = 'sleeping'",
-    ],
-)
-def test_a_corrupt_ledger_stops_the_next_run(world: World, damage: str) -> None:
-    jobs = world.ready()
-    world.cli("run", jobs, expect=0)
-    world.sql(damage, "UPDATE uploads SET expires_at = '2020-01-01 00:00:00' WHERE id IN (4, 5)")
-    told(world.cli("run", jobs), ExitCode.LEDGER, "cannot be read")
-    assert {4, 5} <= world.rows()
-    assert {4, 5} <= world.objects()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE safedelete_run SET plan = '{\"job\": 1}'",
-        "UPDATE safedelete_run SET decision = 'no'",
-        "UPDATE safedelete_run SET tally = '[]'",
-        "UPDATE safedelete_run SET started_at = 'yesterday'",
-    ],
-)
-def test_a_corrupt_row_of_an_earlier_run_refuses_the_next(world: World, damage: str) -> None:
-    jobs = world.ready()
-    world.cli("run", jobs, expect=0)
-    world.sql(damage, "UPDATE uploads SET expires_at = '2020-01-01 00:00:00' WHERE id IN (4, 5)")
-    told(world.cli("run", jobs), ExitCode.REFUSED, "SD100", "cannot be read")
-=======
         ("UPDATE safedelete_meta SET value = '{' WHERE name = 'databases'", ExitCode.LEDGER),
         ("DELETE FROM safedelete_meta WHERE name = 'buckets'", ExitCode.LEDGER),
         ("UPDATE safedelete_run SET state = 'sleeping'", ExitCode.LEDGER),
@@ -298,7 +268,6 @@ def test_a_corrupt_ledger_row_stops_the_next_run(world: World, damage: str, code
     stopped = world.cli("run", jobs)
     told(stopped, code, "cannot be read")
     assert code is ExitCode.LEDGER or "[SD100]" in stopped.said
->>>>>>> e2e
     assert {4, 5} <= world.rows()
     assert {4, 5} <= world.objects()
 

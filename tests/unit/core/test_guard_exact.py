@@ -299,3 +299,40 @@ def test_late_rows_that_others_nights_had_twice_are_given_double_room() -> None:
 def test_bias_is_learned_from_the_third_error_on() -> None:
     assert limit(seen(3, 999, [1999])) == pytest.approx(999 * exp(3.3 * error_spread(2, 0)))
     assert limit(seen(4, 999, [1999])) == pytest.approx(999 * 2 * exp(0.47))
+
+
+def test_two_late_nights_are_enough_to_give_late_rows_room() -> None:
+    late = [ran(plan(i, 1000, ages=ages(1000), late=400)) for i in range(2)]
+    assert the(look(plan(2, 1500, late=801), late), "SD212").numbers["limit"] == 800
+    assert the(look(plan(1, 1500, late=801), late[:1]), "SD212").numbers["limit"] == 500
+
+
+def test_forecast_reaches_as_far_as_the_picture_and_no_further() -> None:
+    history = seen(1, 100, [100])
+    assert measure(look(plan(30, 3000), history)).forecast == 3000
+    assert measure(look(plan(30.25, 3000), history)).forecast is None
+
+
+def test_errors_of_one_off_nights_teach_nothing_and_of_usual_ones_twice() -> None:
+    history = seen(30, 1000, [1000])
+    once = [*history[:10], ran(plan(10, 9000, ages=ages(1000)), teaches=0), *history[11:]]
+    assert foresee_of(history).errors == 29
+    assert foresee_of(once).errors == 28
+    twice = [*history[:10], ran(plan(10, 4000, ages=ages(1000)), teaches=2), *history[11:]]
+    assert foresee_of(twice).errors == 30
+    assert limit(twice) == pytest.approx(1000 * (4001 / 1001) ** 1.3)
+
+
+@pytest.mark.parametrize(
+    ("forecast", "brought", "errors"), [(19, 19, 0), (20, 20, 9), (5, 20, 9), (20, 5, 9), (5, 19, 0)]
+)
+def test_errors_of_a_few_rows_teach_nothing(forecast: int, brought: int, errors: int) -> None:
+    assert foresee_of(seen(10, forecast, [brought])).errors == errors
+
+
+def test_second_worst_of_twenty_errors_is_the_first_to_give_room() -> None:
+    counts = [1000] * 22
+    counts[10], counts[15] = 5000, 4000
+    history = [ran(plan(i, n, ages=ages(1000))) for i, n in enumerate(counts)]
+    assert limit(history[:21]) == pytest.approx(1000 * (4001 / 1001) ** 1.3)
+    assert limit(history[:20]) < 2000

@@ -100,7 +100,11 @@ class LedgerContract:
         moved = ledger.move("RUNA", RunState.REFUSED, change=change)
         assert moved == ledger.record("RUNA")
         assert moved.state is RunState.REFUSED
-        assert (moved.plan, moved.decision, moved.finished_at) == (change.plan, change.decision, change.finished_at)
+        assert (moved.plan, moved.decision, moved.finished_at) == (
+            change.plan,
+            change.decision,
+            change.finished_at,
+        )
         assert (moved.tally, moved.reason, moved.exit_code) == (change.tally, "because", 3)
         assert (moved.sealed_bytes, moved.owner, moved.teaches) == (99, "host:2", 0)
 
@@ -271,7 +275,13 @@ class LedgerContract:
     def test_the_newest_approval_of_a_run_counts(self, ledger: Ledger) -> None:
         assert ledger.approval("RUNA") is None
         first = Approval(
-            run="RUNA", digest="d", codes=("SD101",), reason="r", who="ann", at=AT, expires_at=AT + timedelta(hours=1)
+            run="RUNA",
+            digest="d",
+            codes=("SD101",),
+            reason="r",
+            who="ann",
+            at=AT,
+            expires_at=AT + timedelta(hours=1),
         )
         later = replace(first, at=AT + timedelta(seconds=1), who="bob", teaches=2)
         ledger.approve(later)

@@ -18,7 +18,7 @@ from safedelete.ports import Transaction
 from safedelete.sql.engine import Database
 from safedelete.testing.memory import ManualClock, MemoryDatabase, MemoryLedger, MemoryLock, MemoryTransaction
 from safedelete.wiring.settings import SystemClock
-from tests.contract.ledgers import BOUND, LedgerContract, Leases, LockContract
+from tests.contract.ledgers import BOUND, Leases, LedgerContract, LockContract
 
 SECONDS = 1.0
 
@@ -53,9 +53,7 @@ def sql_leases(url: str, other: str) -> Iterator[Leases]:
     database, apart = Database(url, may_create=True), Database(other, may_create=True)
     create(database.engine, lease.metadata)
     create(apart.engine, tables.metadata)
-    lock = lease.LeaseLock(
-        database.engine, "main", clock=SystemClock(), seconds=SECONDS, host="host", pid=1
-    )
+    lock = lease.LeaseLock(database.engine, "main", clock=SystemClock(), seconds=SECONDS, host="host", pid=1)
 
     def expire() -> None:
         """By hand, as the heartbeats of this process would go on renewing; each notices before it renews again."""
@@ -65,14 +63,18 @@ def sql_leases(url: str, other: str) -> Iterator[Leases]:
                 with database.engine.begin() as connection:
                     if connection.dialect.name == "postgresql":
                         connection.exec_driver_sql("SET LOCAL lock_timeout = '100ms'")
+                    elif connection.dialect.name != "sqlite":
+                        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
                     connection.execute(ended)
-            except Exception:  # noqa: BLE001, PERF203  # pinned: then it cannot be ended either, which is the promise
+            except Exception:  # pinned: then it cannot be ended either, which is the promise
                 return
             else:
                 break
         time.sleep(SECONDS * 0.4)
 
-    yield Leases(lock, expire, lambda: SqlTransaction(database, "main"), lambda: SqlTransaction(apart, "apart"))
+    yield Leases(
+        lock, expire, lambda: SqlTransaction(database, "main"), lambda: SqlTransaction(apart, "apart")
+    )
     database.dispose()
     apart.dispose()
 

@@ -33,8 +33,10 @@ def test_every_sealed_item_has_one_outcome_and_nothing_else_goes(
             act(world, number, fate)
 
     before = set(world.table.rows)
+    looked = False
     with batches_of(size), suppress(SafeDeleteError):
         world.process(at=on("ledger.move", strike, moment="after")).run()
+        looked = True  # a run that was stopped has not looked again, so a lie is not found out
     run = world.last().run
     outcomes = world.outcomes(run)
     assert set(outcomes) == set(range(len(fates)))
@@ -46,7 +48,7 @@ def test_every_sealed_item_has_one_outcome_and_nothing_else_goes(
     for number, fate in enumerate(fates):
         if outcomes[number].state is Outcome.DELETED:
             assert not world.has_row(number)
-            assert not world.has_object(f"{number}.jpg")
+            assert not world.has_object(f"{number}.jpg") or (fate == Policy.LYING and not looked)
         if not world.has_object(f"{number}.jpg") and world.has_row(number) and fate != "rename":
             assert outcomes[number].state in (Outcome.FAILED, Outcome.UNKNOWN)
 

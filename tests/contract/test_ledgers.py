@@ -63,6 +63,8 @@ def sql_leases(url: str, other: str) -> Iterator[Leases]:
                 with database.engine.begin() as connection:
                     if connection.dialect.name == "postgresql":
                         connection.exec_driver_sql("SET LOCAL lock_timeout = '100ms'")
+                    elif connection.dialect.name != "sqlite":
+                        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
                     connection.execute(ended)
             except Exception:  # pinned: then it cannot be ended either, which is the promise
                 return

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.item import Key
-from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome
+from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql.failures import Cause, Failure, words
 from safedelete.sql.owned import Named
@@ -246,7 +246,7 @@ def _outcome(failure: Failure) -> ItemOutcome:
     said = f"{failure.words} [{failure.code}]" if failure.code else failure.words
     match failure.cause:
         case Cause.REFERENCED:
-            return ItemOutcome(Outcome.BLOCKED, "referenced", said)
+            return ItemOutcome(Outcome.BLOCKED, REFERENCED, said)
         case Cause.LOCKED:
             return ItemOutcome(Outcome.BLOCKED, LOCKED, said)
         case Cause.EATEN:

@@ -66,57 +66,58 @@ def never() -> None:
 
 @dataclass(slots=True)
 class Radius:
-    """What one target's deletions may touch beside its own rows, and what they have touched so far.
+    """What one target's deletions may touch beside the rows they name, and what they have touched so far.
 
     Attributes:
         own: The target's table name.
-        rows: Rows of its own that may go: the sealed ones, and those that reference each other.
+        extra: Rows of its own that may go beside the named ones: those that a planned cascade takes.
         allowed: Rows each other table may lose or have altered, as planned.
         free: Tables that triggers may write to without a count.
-        spent: What was touched in committed batches.
+        spent: What was touched in committed batches; of its own table, beside the named rows.
     """
 
     own: str
-    rows: int
+    extra: int
     allowed: Mapping[str, int]
     free: frozenset[str]
     spent: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def planned(cls, plan: TargetPlan, *, sealed: int, free: frozenset[str], deleted: int = 0) -> Radius:
-        """Take the limits from a plan; a cascade whose size is unknown allows none.
-
-        Args:
-            plan: The target's plan.
-            sealed: Its sealed rows.
-            free: Tables that triggers may write to.
-            deleted: Rows that this run deleted before it was interrupted. What they touched elsewhere is not known any
-                more, so the other tables' limits begin anew.
-        """
+    def planned(cls, plan: TargetPlan, *, free: frozenset[str]) -> Radius:
+        """Take the limits from a plan; a cascade whose size is unknown allows none."""
         allowed: dict[str, int] = {}
         for cascade in plan.cascades:
             if cascade.action != "block":
                 allowed[cascade.table] = allowed.get(cascade.table, 0) + _rows(cascade)
-        spent = {plan.name: deleted} if deleted else {}
-        return cls(plan.name, sealed + allowed.pop(plan.name, 0), allowed, free, spent)
+        return cls(plan.name, allowed.pop(plan.name, 0), allowed, free)
 
-    def broken_by(self, touched: Mapping[str, int]) -> str:
-        """Say what in this batch lies outside the plan; empty when nothing does."""
+    def broken_by(self, touched: Mapping[str, int], *, named: int) -> str:
+        """Say what in this batch lies outside the plan; empty when nothing does.
+
+        Args:
+            touched: Rows touched by table, as the database says.
+            named: Rows of its own that the batch deleted by name.
+        """
         for table, rows in touched.items():
-            if table in self.free or rows == 0:
+            if table in self.free:
                 continue
-            limit = self.rows if table == self.own else self.allowed.get(table)
-            total = self.spent.get(table, 0) + rows
-            if limit is None:
-                return f"{rows:,} row(s) of {table} were touched; the plan names no such table"
-            if total > limit:
-                return f"{total:,} row(s) of {table} would have been touched; the plan allows {limit:,}"
+            beside = self._beside(table, rows, named)
+            limit = self.extra if table == self.own else self.allowed.get(table)
+            total = self.spent.get(table, 0) + beside
+            if beside and limit is None:
+                return f"{beside:,} row(s) of {table} were touched; the plan names no such table"
+            if beside and limit is not None and total > limit:
+                which = "row(s) beside the sealed ones" if table == self.own else "row(s)"
+                return f"{total:,} {which} of {table} would have been touched; the plan allows {limit:,}"
         return ""
 
-    def spend(self, touched: Mapping[str, int]) -> None:
+    def spend(self, touched: Mapping[str, int], *, named: int) -> None:
         """Take a committed batch off what is allowed."""
         for table, rows in touched.items():
-            self.spent[table] = self.spent.get(table, 0) + rows
+            self.spent[table] = self.spent.get(table, 0) + self._beside(table, rows, named)
+
+    def _beside(self, table: str, rows: int, named: int) -> int:
+        return max(0, rows - named) if table == self.own else rows
 
 
 def _rows(cascade: Cascade) -> int:

@@ -240,6 +240,11 @@ def _engine(url: URL, given: Engine | None, backend: Backend) -> Engine:
             "isolation_level": "READ COMMITTED",
         }
     if given is not None:
+        if given.get_execution_options().get("schema_translate_map"):
+            raise ConfigError(
+                f"{describe(url)}: the Engine has a schema_translate_map, which would send a purge to other tables than it names.",
+                hint="Name the schema in the Table or model, and give an Engine without the map.",
+            )
         options["creator"] = lambda: _lend(given)
     try:
         engine = create_engine(url, **options)

@@ -96,6 +96,13 @@ class Schema:
                 f"Rows({rows.name}): {rows.name} is a view; what a DELETE on it removes cannot be held to a plan.",
                 hint="Purge the table behind it.",
             )
+        declared = frozenset(c.name for c in rows.table.primary_key.columns)
+        if not any(unique <= declared for unique in self.unique):
+            raise ConfigError(
+                f"Rows({rows.name}): in the database no key is unique over {', '.join(sorted(declared))}, which the model calls "
+                "its primary key; one planned row could not be told from another.",
+                hint="Declare the table's real key in the model (a partitioned table's includes the partition column).",
+            )
         used = {c.name for c in rows.table.primary_key.columns}
         for expression in (*rows.predicates, *(c for keys in rows.owns for c in _columns_of(keys))):
             used |= {c.name for c in _columns(expression) if c.table is rows.table}
@@ -267,6 +274,15 @@ class _Reader:
             )
         return found
 
+    def _invalid(self) -> frozenset[str]:
+        """Name indexes that failed while they were built (CONCURRENTLY): they are there, and prove nothing."""
+        if self.dialect != "postgresql":
+            return frozenset()
+        statement = text(
+            "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT i.indisvalid"
+        )
+        return frozenset(self.connection.execute(statement).scalars())
+
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target
         found = [frozenset(primary)] if primary else []
@@ -276,7 +292,10 @@ class _Reader:
         found += [
             frozenset(str(c) for c in index["column_names"])
             for index in self.inspector.get_indexes(name, schema=schema)
-            if index.get("unique") and None not in index["column_names"] and not _partial(index)
+            if index.get("unique")
+            and None not in index["column_names"]
+            and not _partial(index)
+            and index["name"] not in self._invalid()
         ]
         return tuple(found)
 

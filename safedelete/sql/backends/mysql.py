@@ -24,10 +24,12 @@ class MySQL(Backend):
 
     def begin_reading(self, connection: Connection) -> None:
         """The server opens a transaction at its first statement; this one, before it, makes it read-only."""
+        connection.execute(text("SET SESSION time_zone = '+00:00'"))
         connection.execute(text("SET TRANSACTION READ ONLY"))
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
         """Settings are for the session; the connection is ours alone."""
+        connection.execute(text("SET SESSION time_zone = '+00:00'"))
         connection.execute(
             text("SET SESSION innodb_lock_wait_timeout = :lock"),
             {"lock": max(1, round(timeouts.lock.total_seconds()))},

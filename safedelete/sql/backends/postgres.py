@@ -53,6 +53,8 @@ class Postgres(Backend):
             select(
                 func.set_config("transaction_read_only", "on", _LOCAL),
                 func.set_config("row_security", "off", _LOCAL),
+                # A naive cutoff is UTC, whatever zone the session has.
+                func.set_config("TimeZone", "UTC", _LOCAL),
             )
         )
 
@@ -63,6 +65,7 @@ class Postgres(Backend):
             "lock_timeout": str(milliseconds(timeouts.lock)),
             "idle_in_transaction_session_timeout": str(milliseconds(timeouts.idle)),
             "row_security": "off",
+            "TimeZone": "UTC",
         }
         connection.execute(
             select(*(func.set_config(name, value, _LOCAL) for name, value in settings.items()))

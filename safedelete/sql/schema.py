@@ -166,9 +166,10 @@ class _Reader:
         foreign: list[ForeignKey] = []
         partitions = self._partitions()
         for space in self._schemas():
-            for table, found in self._multi("get_multi_foreign_keys", space):
-                if table not in partitions:
-                    foreign += [self._foreign(table, fk) for fk in found]
+            if self.dialect != "sqlite":
+                for table, found in self._multi("get_multi_foreign_keys", space):
+                    if table not in partitions:
+                        foreign += [self._foreign(table, fk) for fk in found]
             for table, key in self._multi("get_multi_pk_constraint", space):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space):
@@ -179,6 +180,8 @@ class _Reader:
                 )
             for table, found in self._multi("get_multi_unique_constraints", space):
                 indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
+        if self.dialect == "sqlite":
+            foreign = self._sqlite_foreign_keys(keys)
         for table, primary in keys.items():
             indexes[table] = ((primary,) if primary else ()) + indexes.get(table, ())
         return Schema(
@@ -218,21 +221,46 @@ class _Reader:
 
     def _foreign(self, child: TableName, fk: Any) -> ForeignKey:
         options = fk.get("options") or {}
-        parent = (fk.get("referred_schema") or self.default, fk["referred_table"])
         columns = tuple(fk["constrained_columns"])
-        referred = tuple(fk["referred_columns"])
-        if not referred:  # SQLite: REFERENCES parent, without columns, means its primary key
-            key = self.inspector.get_pk_constraint(parent[1], schema=parent[0])
-            referred = tuple(key["constrained_columns"])
         return ForeignKey(
             name=str(fk.get("name") or f"{child[1]}({', '.join(columns)})"),
             child=child,
             columns=columns,
-            parent=parent,
-            referred=referred,
+            parent=(fk.get("referred_schema") or self.default, fk["referred_table"]),
+            referred=tuple(fk["referred_columns"]),
             action=str(options.get("ondelete") or "NO ACTION").upper(),
             deferred=str(options.get("initially") or "").upper() == "DEFERRED",
         )
+
+    def _sqlite_foreign_keys(self, keys: dict[TableName, tuple[str, ...]]) -> list[ForeignKey]:
+        # SQLAlchemy reads the actions from the DDL's text, and misses those written beside a column.
+        statement = text(
+            "SELECT m.name, m.sql, f.id, f.\"table\", f.\"from\", f.\"to\", f.on_delete"
+            " FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f"
+            " WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq"
+        )
+        spelt = {name.lower(): name for _, name in keys}
+        parts: dict[tuple[str, int], list[Any]] = {}
+        for row in self.connection.execute(statement):
+            parts.setdefault((row[0], row[2]), []).append(row)
+        found = []
+        for (child, _), rows in parts.items():
+            parent = (None, spelt.get(rows[0][3].lower(), rows[0][3]))
+            columns = tuple(row[4] for row in rows)
+            named = tuple(row[5] for row in rows)
+            found.append(
+                ForeignKey(
+                    name=f"{child}({', '.join(columns)})",
+                    child=(None, child),
+                    columns=columns,
+                    parent=parent,
+                    referred=named if None not in named else keys.get(parent, ()),
+                    action=rows[0][6].upper(),
+                    # Whether it is deferred is nowhere but in the text; checking one time too many does no harm.
+                    deferred="DEFERRED" in rows[0][1].upper(),
+                )
+            )
+        return found
 
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target

@@ -7,7 +7,7 @@ past the place where it would stand. Listings of a whole subtree are not used fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 WORTH_A_PAGE: Final = 12
 """A page of a listing costs about as much as this many HEADs, in money and in time."""
 
-_DIRECTORY_BUCKET: Final = "--x-s3"
+_SUBTREE_PAGES: Final = 3
+_DIRECTORY_BUCKET: Final = "--x-s3"  # lists in no order at all
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,25 +62,25 @@ class Lookup:
         self._workers = workers
         self._real_buckets: set[str] = set()
 
-    def find(self, bucket: str, keys: Iterable[str]) -> dict[str, Sight]:
-        """Look for the current objects of these keys, by the cheaper way. Reads only."""
+    def find(self, bucket: str, keys: Sequence[str], *, likely: Presence) -> dict[str, Sight]:
+        """Look for the current objects of these keys, by the cheapest way. Reads only.
+
+        Args:
+            bucket: The bucket.
+            keys: The keys, best in the order of a listing.
+            likely: What most of them are expected to be; decides what is tried first, not what is found.
+        """
+        rest = list(dict.fromkeys(keys))
         seen: dict[str, Sight] = {}
-        folders: dict[str, list[str]] = {}
-        single: list[str] = []
-        for key in dict.fromkeys(keys):
-            if key.endswith("/") or refusal(key) or bucket.endswith(_DIRECTORY_BUCKET):
-                single.append(key)
-            else:
-                folders.setdefault(parent(key), []).append(key)
-        for folder, members in folders.items():
-            if len(members) < WORTH_A_PAGE:
-                single += members
-                continue
-            listed, rest = self._by_listing(bucket, folder, sorted(members, key=str.encode))
-            seen |= listed
-            single += rest
-        seen |= {key: sight for (key, _), sight in self.head(bucket, [(key, None) for key in single]).items()}
-        return seen
+        if not bucket.endswith(_DIRECTORY_BUCKET):
+            first = self._along if likely is Presence.PRESENT else self._by_subtree
+            for way in (first, self._by_folder):
+                if len(rest) >= WORTH_A_PAGE:
+                    seen |= way(bucket, rest)
+                    rest = [key for key in rest if key not in seen]
+        return seen | {
+            key: sight for (key, _), sight in self.head(bucket, [(key, None) for key in rest]).items()
+        }
 
     def head(
         self, bucket: str, identities: Sequence[tuple[str, str | None]]
@@ -101,43 +102,76 @@ class Lookup:
         with ThreadPoolExecutor(min(self._workers, len(items)), thread_name_prefix="safedelete-head") as pool:
             return list(pool.map(ask, items))
 
-    def _by_listing(
-        self, bucket: str, folder: str, wanted: Sequence[str]
-    ) -> tuple[dict[str, Sight], list[str]]:
-        """Settle keys of one folder while a page settles more than HEADs of its price would; return the rest too."""
+    def _along(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
+        """Read the listing on from the first key. What it names is there; what it does not name stays open."""
+        wanted = set(keys)
         seen: dict[str, Sight] = {}
-        first = wanted[0]
-        position = 1  # the listing begins after the first key, which is left to a HEAD
-        previous = first
-        etags: dict[str, str | None] = {}
-        pages = list_objects(self._client, bucket, folder, start_after=first, delimiter="/")
+        folder = _common_folder(keys)
+        pages = list_objects(self._client, bucket, folder, start_after=keys[0])
         try:
-            for page in pages:
+            for _, page in zip(range(len(keys) // 1000 + 2), pages, strict=False):
+                found = {item.key: Sight(Presence.PRESENT, item.etag) for item in page if item.key in wanted}
+                seen |= found
+                if len(found) < WORTH_A_PAGE or len(seen) >= len(wanted) - 1:
+                    break
+        except StoreError:
+            # Not allowed to list, or a broken listing: each key is asked for, and answers for itself.
+            return {}
+        return seen
+
+    def _by_subtree(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
+        """List all that is left under the keys' common folder; settles them only when it comes to its end."""
+        folder = _common_folder(keys)
+        wanted = set(keys)
+        found: dict[str, Sight] = {}
+        pages = list_objects(self._client, bucket, folder)
+        try:
+            for number, page in enumerate(pages, 1):
+                if number > _SUBTREE_PAGES:
+                    return found
+                found |= {item.key: Sight(Presence.PRESENT, item.etag) for item in page if item.key in wanted}
+        except StoreError:
+            return {}
+        return dict.fromkeys(keys, ABSENT) | found
+
+    def _by_folder(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
+        """List each folder that holds enough of the keys."""
+        folders: dict[str, list[str]] = {}
+        for key in keys:
+            if not key.endswith("/") and refusal(key) is None:
+                folders.setdefault(parent(key), []).append(key)
+        seen: dict[str, Sight] = {}
+        for folder, members in folders.items():
+            if len(members) > WORTH_A_PAGE:
+                seen |= self._one_folder(bucket, folder, sorted(members, key=str.encode))
+        return seen
+
+    def _one_folder(self, bucket: str, folder: str, wanted: Sequence[str]) -> dict[str, Sight]:
+        """Settle keys of one folder as long as each page settles more than HEADs of its price would."""
+        seen: dict[str, Sight] = {}
+        position = 1  # the listing begins after the first key, which is left to a HEAD
+        previous = wanted[0]
+        try:
+            for page in list_objects(self._client, bucket, folder, start_after=wanted[0], delimiter="/"):
+                etags: dict[str, str | None] = {}
                 for item in page:
                     if item.key.encode() <= previous.encode():
-                        # Not in byte order, so "past its place" means nothing here.
-                        return {}, list(wanted)
+                        # Not in byte order, so being past a key's place means nothing here.
+                        return {}
                     previous = item.key
                     etags[item.key] = item.etag
-                settled = position
-                while settled < len(wanted) and wanted[settled].encode() <= previous.encode():
-                    settled += 1
-                for key in wanted[position:settled]:
+                passed = position
+                while passed < len(wanted) and wanted[passed].encode() <= previous.encode():
+                    passed += 1
+                for key in wanted[position:passed]:
                     seen[key] = Sight(Presence.PRESENT, etags[key]) if key in etags else ABSENT
-                enough = settled - position >= WORTH_A_PAGE
-                position = settled
-                etags.clear()
-                if position == len(wanted) or not enough:
-                    # An unfinished listing says nothing of what comes after; a finished one falls out of the loop.
-                    if position == len(wanted):
-                        return seen, [first]
-                    break
-            else:
-                return seen | dict.fromkeys(wanted[position:], ABSENT), [first]
+                few = passed - position < WORTH_A_PAGE
+                position = passed
+                if position == len(wanted) or (few and len(page) > 0):
+                    return seen
         except StoreError:
-            # Not allowed to list, or the listing is broken: each key is asked for instead, and answers for itself.
-            return {}, list(wanted)
-        return seen, [first, *wanted[position:]]
+            return {}
+        return seen | dict.fromkeys(wanted[position:], ABSENT)
 
     def _head(self, bucket: str, key: str, version: str | None) -> Sight:
         options: dict[str, Any] = {"Bucket": bucket, "Key": key}
@@ -169,6 +203,12 @@ class Lookup:
                 return False
         self._real_buckets.add(bucket)
         return True
+
+
+def _common_folder(keys: Sequence[str]) -> str:
+    low, high = min(keys), max(keys)
+    length = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    return parent(low[:length])
 
 
 def _lock(answer: Mapping[str, Any]) -> str:

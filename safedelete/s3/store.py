@@ -76,14 +76,14 @@ class S3ObjectStore:
         """
         left: dict[ObjectRef, Presence] = {}
         for bucket, members in _by_bucket(refs).items():
-            for ref, sight in self._see(bucket, members).items():
+            for ref, sight in self._see(bucket, members, Presence.ABSENT).items():
                 if sight.presence is Presence.ABSENT or _is_another(ref, sight):
                     continue
                 left[ref] = sight.presence
         return left
 
-    def _see(self, bucket: str, refs: Sequence[ObjectRef]) -> dict[ObjectRef, Sight]:
-        current = self._lookup.find(bucket, [ref.key for ref in refs if ref.version is None])
+    def _see(self, bucket: str, refs: Sequence[ObjectRef], likely: Presence) -> dict[ObjectRef, Sight]:
+        current = self._lookup.find(bucket, [r.key for r in refs if r.version is None], likely=likely)
         versions = self._lookup.head(
             bucket, list(dict.fromkeys((ref.key, ref.version) for ref in refs if ref.version is not None))
         )
@@ -95,7 +95,7 @@ class S3ObjectStore:
         outcomes: dict[ObjectRef, ItemOutcome] = {}
         if bucket not in self._conditional:
             watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
-            for ref, sight in self._see(bucket, watched).items():
+            for ref, sight in self._see(bucket, watched, Presence.PRESENT).items():
                 outcome = _before(ref, sight)
                 if outcome is not None:
                     outcomes[ref] = outcome

@@ -1,0 +1,440 @@
+"""Every key asked for ends in exactly one outcome, and no lie of a store becomes a success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import Outcome
+from safedelete.s3.delete import Effort, delete_objects
+from safedelete.testing.servers import Moto, SeaweedFS, StubS3
+from safedelete.testing.servers.faults import (
+    LIES,
+    RESET,
+    SLOW_DOWN,
+    answering,
+    applied,
+    key_errors,
+    refusing,
+)
+from tests.s3.conftest import QUICK, FakeClock, Gate, Stopped, reach
+
+ACKNOWLEDGED = (Outcome.DELETED, Outcome.GONE)
+
+
+def refs(bucket: str, *keys: str) -> list[ObjectRef]:
+    return [ObjectRef(bucket, key) for key in keys]
+
+
+def states(outcomes: dict[ObjectRef, Any]) -> dict[str, str]:
+    return {ref.key: outcome.state.value for ref, outcome in outcomes.items()}
+
+
+def run(
+    store: StubS3, items: list[ObjectRef], *, gate: Gate | None = None, effort: Effort = QUICK, **options: Any
+) -> dict[ObjectRef, Any]:
+    client = reach(store, read_timeout=0.5).deleter
+    return delete_objects(
+        client, "lies", items, gate=gate or Gate(), clock=FakeClock(), effort=effort, **options
+    )
+
+
+# --- lies ---
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lying_answer_never_becomes_success(stub: StubS3, name: str) -> None:
+    for key in "abc":
+        stub.put("lies", key)
+    stub.always(LIES[name])
+    outcomes = run(stub, refs("lies", "a", "b", "c"))
+    assert len(outcomes) == 3
+    # What an answer names once, clearly and alone is believed; the look afterwards is what unmasks such a liar.
+    believed = {
+        "200 first key only": {"a", "b", "c"},  # each is the only key of its request by the last attempt
+        "200 transient key errors": {"a", "b", "c"},
+        "200 duplicate key": {"b"},
+        "200 deleted and error": {"b", "c"},
+    }.get(name, set())
+    acknowledged = {ref.key for ref, outcome in outcomes.items() if outcome.state in ACKNOWLEDGED}
+    assert acknowledged <= believed
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_single_attempt_believes_only_what_names_a_key(stub: StubS3, name: str) -> None:
+    for key in "abc":
+        stub.put("lies", key)
+    stub.always(LIES[name])
+    outcomes = run(stub, refs("lies", "a", "b", "c"), effort=Effort(attempts=1))
+    believed = {
+        "200 first key only": {"a"},
+        "200 transient key errors": {"a"},
+        "200 duplicate key": {"b"},
+        "200 deleted and error": {"b", "c"},
+    }
+    acknowledged = {ref.key for ref, outcome in outcomes.items() if outcome.state in ACKNOWLEDGED}
+    assert acknowledged == believed.get(name, set())
+    assert all(o.code or o.state in ACKNOWLEDGED for o in outcomes.values())
+
+
+@pytest.mark.parametrize("status", [200, 202, 302, 404, 500])
+def test_a_single_delete_counts_only_when_answered_204(stub: StubS3, status: int) -> None:
+    stub.put("lies", "a\x01b")
+    stub.always(answering(status, b"<html>sign in</html>", content="text/html"), "DeleteObject")
+    (outcome,) = run(stub, refs("lies", "a\x01b")).values()
+    assert outcome.state not in ACKNOWLEDGED
+
+
+def test_a_stranger_in_the_answer_is_not_asked_for_again(stub: StubS3) -> None:
+    stub.always(LIES["200 stranger key"])
+    outcomes = run(stub, refs("lies", "a", "b"))
+    assert {o.code for o in outcomes.values()} == {"Stranger"}
+    assert stub.counts["DeleteObjects"] == 1
+
+
+def test_busy_then_well_is_deleted(stub: StubS3) -> None:
+    stub.put("lies", "a")
+    stub.script(SLOW_DOWN, None)
+    assert states(run(stub, refs("lies", "a"))) == {"a": "deleted"}
+
+
+def test_a_lost_acknowledgement_under_a_condition_is_gone_not_failed(stub: StubS3) -> None:
+    etag = f'"{stub.put("lies", "a").etag}"'
+    stub.script(applied(RESET))
+    (outcome,) = run(stub, [ObjectRef("lies", "a", etag)]).values()
+    assert outcome.state is Outcome.GONE
+
+
+def test_denied_after_a_lost_answer_stays_unknown(stub: StubS3) -> None:
+    stub.put("lies", "a")
+    stub.script(applied(RESET), refusing(403, "AccessDenied"))
+    (outcome,) = run(stub, refs("lies", "a")).values()
+    assert outcome.state is Outcome.UNKNOWN
+    assert outcome.code == "AccessDenied"
+
+
+def test_an_error_without_code_or_message_has_an_outcome(stub: StubS3) -> None:
+    stub.always(answering(403))
+    (outcome,) = run(stub, refs("lies", "a")).values()
+    assert outcome.state is Outcome.FAILED
+
+
+# --- retries and the gate ---
+
+
+def test_only_the_keys_that_were_turned_away_are_asked_for_again(stub: StubS3) -> None:
+    for key in "abcd":
+        stub.put("lies", key)
+    stub.script(key_errors({"b": "SlowDown", "d": "InternalError"}))
+    assert set(states(run(stub, refs("lies", *"abcd"))).values()) == {"deleted"}
+    asked = [sorted(r.keys) for r in stub.requests if r.operation == "DeleteObjects"]
+    assert asked[0] == ["a", "b", "c", "d"]
+    assert sorted(key for keys in asked[1:] for key in keys) == ["b", "d"]
+
+
+def test_access_denied_is_final(stub: StubS3) -> None:
+    stub.always(key_errors({"b": "AccessDenied"}))
+    for key in "abc":
+        stub.put("lies", key)
+    outcomes = run(stub, refs("lies", *"abc"))
+    assert states(outcomes) == {"a": "deleted", "b": "failed", "c": "deleted"}
+    assert stub.counts["DeleteObjects"] == 1
+    assert stub.keys("lies") == {"b"}
+
+
+def test_chunks_shrink_and_pauses_grow(stub: StubS3) -> None:
+    stub.always(SLOW_DOWN)
+    clock = FakeClock()
+    delete_objects(
+        reach(stub).deleter,
+        "lies",
+        refs("lies", *map(str, range(32))),
+        gate=Gate(),
+        clock=clock,
+        effort=Effort(chunk=16, attempts=3, pause=1.0, jitter=lambda: 0.0),
+    )
+    sizes = [len(r.keys) for r in stub.requests]
+    assert sizes == [16] * 2 + [4] * 8 + [1] * 32
+    assert clock.slept == [1.0, 2.0]
+
+
+def test_a_closed_gate_stops_before_the_next_request(stub: StubS3) -> None:
+    for number in range(6):
+        stub.put("lies", str(number))
+    gate = Gate(stop_after=2)
+    with pytest.raises(Stopped):
+        run(stub, refs("lies", *map(str, range(6))), gate=gate, effort=Effort(chunk=2))
+    assert stub.counts["DeleteObjects"] == 2
+    assert stub.keys("lies") == {"4", "5"}
+
+
+def test_a_closed_gate_stops_before_a_retry(stub: StubS3) -> None:
+    stub.put("lies", "a")
+    stub.always(SLOW_DOWN)
+    with pytest.raises(Stopped):
+        run(stub, refs("lies", "a"), gate=Gate(stop_after=1))
+    assert stub.counts["DeleteObjects"] == 1
+
+
+def test_a_closed_gate_stops_before_a_single_delete(stub: StubS3) -> None:
+    for key in ("a\x01", "b\x01"):
+        stub.put("lies", key)
+    with pytest.raises(Stopped):
+        run(stub, refs("lies", "a\x01", "b\x01"), gate=Gate(stop_after=1))
+    assert stub.keys("lies") == {"b\x01"}
+
+
+def test_the_sdk_of_a_declared_client_asks_the_gate_before_it_resends(stub: StubS3) -> None:
+    from safedelete.s3.client import connect
+
+    stub.put("lies", "a")
+    stub.always(SLOW_DOWN)
+    declared = stub.client(retries={"mode": "standard", "total_max_attempts": 5})
+    gate = Gate(stop_after=1)
+    with pytest.raises(Stopped):
+        delete_objects(
+            connect(declared).deleter, "lies", refs("lies", "a"), gate=gate, clock=FakeClock(), effort=QUICK
+        )
+    assert stub.counts["DeleteObjects"] == 1
+
+
+def test_the_hook_leaves_a_declared_clients_own_deletes_alone(stub: StubS3) -> None:
+    from safedelete.s3.client import connect
+
+    stub.put("lies", "a")
+    stub.script(SLOW_DOWN)
+    declared = stub.client(retries={"mode": "standard", "total_max_attempts": 3})
+    connect(declared)
+    answer = declared.delete_objects(Bucket="lies", Delete={"Objects": [{"Key": "a"}]})
+    assert [d["Key"] for d in answer["Deleted"]] == ["a"]
+
+
+# --- what is sent ---
+
+
+def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3) -> None:
+    keys = [f"k{n:04}" for n in range(1001)]
+    for key in keys:
+        stub.put("lies", key)
+    outcomes = run(stub, refs("lies", *keys))
+    assert [len(r.keys) for r in stub.requests] == [1000, 1]
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    assert not stub.keys("lies")
+
+
+def test_a_known_etag_is_sent_and_never_beside_a_version(stub: StubS3) -> None:
+    run(stub, [ObjectRef("lies", "a", '"e"'), ObjectRef("lies", "b", '"e"', "v1"), ObjectRef("lies", "c")])
+    sent = {e.key: (e.version, e.etag) for e in stub.requests[0].entries}
+    assert sent == {"a": (None, '"e"'), "b": ("v1", None), "c": (None, None)}
+
+
+def test_answers_are_asked_for_in_full(stub: StubS3) -> None:
+    run(stub, refs("lies", "a"))
+    assert b"<Quiet>true" not in stub.requests[0].body
+
+
+def test_an_overwritten_object_is_kept(stub: StubS3) -> None:
+    stub.put("lies", "a", b"new")
+    outcomes = run(stub, [ObjectRef("lies", "a", '"old"')])
+    assert states(outcomes) == {"a": "changed"}
+    assert stub.keys("lies") == {"a"}
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1025, "\ud800", "a\x01/../b"])
+def test_a_key_that_no_request_can_carry_is_refused_and_spoils_no_other(stub: StubS3, key: str) -> None:
+    stub.put("lies", "good")
+    assert states(run(stub, refs("lies", key, "good"))) == {key: "failed", "good": "deleted"}
+    assert all(key not in r.keys for r in stub.requests)
+
+
+def test_two_etags_for_one_key_delete_nothing(stub: StubS3) -> None:
+    stub.put("lies", "a")
+    items = [ObjectRef("lies", "a", '"1"'), ObjectRef("lies", "a", '"2"')]
+    outcomes = run(stub, items)
+    assert {(o.state, o.code) for o in outcomes.values()} == {(Outcome.FAILED, "two-etags")}
+    assert not stub.requests
+
+
+def test_one_object_named_twice_is_asked_for_once(stub: StubS3) -> None:
+    stub.put("lies", "a")
+    items = [ObjectRef("lies", "a", size=1), ObjectRef("lies", "a", size=None)]
+    assert len(run(stub, items)) == 2
+    assert stub.requests[0].keys == ("a",)
+
+
+def test_content_md5_replaces_the_checksum(stub: StubS3) -> None:
+    from safedelete.s3.client import connect
+
+    stub.put("lies", "a")
+    client = connect(
+        endpoint_url=stub.endpoint, access_key="k", secret_key="s", content_md5=True
+    ).deleter
+    delete_objects(client, "lies", refs("lies", "a"), gate=Gate(), clock=FakeClock())
+    headers = stub.requests[0].headers
+    assert "content-md5" in headers
+    assert not [name for name in headers if name.startswith(("x-amz-checksum", "x-amz-sdk-checksum"))]
+
+
+# --- versions ---
+
+
+class Scripted:
+    """A client that answers DeleteObjects by a function of the entries."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[list[tuple[str, str | None]]] = []
+
+    def delete_objects(self, *, Bucket: str, Delete: Any) -> Any:
+        entries = Delete["Objects"]
+        self.asked.append([(e["Key"], e.get("VersionId")) for e in entries])
+        return self.answer(entries)
+
+    def delete_object(self, **options: Any) -> Any:
+        return {"ResponseMetadata": {"HTTPStatusCode": 204}}
+
+
+def scripted(client: Scripted, items: list[ObjectRef], **options: Any) -> dict[ObjectRef, Any]:
+    fake: Any = client
+    return delete_objects(fake, "b", items, gate=Gate(), clock=FakeClock(), effort=QUICK, **options)
+
+
+def named(entries: Any, refuse: set[str] = frozenset()) -> Any:  # type: ignore[assignment]
+    return {
+        "Deleted": [e for e in entries if e["VersionId"] not in refuse],
+        "Errors": [{**e, "Code": "AccessDenied"} for e in entries if e["VersionId"] in refuse],
+    }
+
+
+def test_the_current_version_goes_after_all_others() -> None:
+    client = Scripted(named)
+    scripted(client, [ObjectRef("b", "a", version=v) for v in ("v1", "v2", "v3")])
+    assert client.asked == [[("a", "v1"), ("a", "v2")], [("a", "v3")]]
+
+
+def test_the_current_version_stays_while_an_older_one_does() -> None:
+    client = Scripted(lambda entries: named(entries, {"v1"}))
+    outcomes = scripted(
+        client, [ObjectRef("b", "a", version=v) for v in ("v1", "v2", "v3")] + [ObjectRef("b", "c", version="v9")]
+    )
+    assert {r.version: o.state.value for r, o in outcomes.items()} == {
+        "v1": "failed",
+        "v2": "deleted",
+        "v3": "blocked",
+        "v9": "deleted",
+    }
+
+
+def test_a_marker_where_none_was_wanted_is_a_failure() -> None:
+    def answer(entries: Any) -> Any:
+        return {"Deleted": [{"Key": "a", "DeleteMarker": True, "DeleteMarkerVersionId": "m"}]}
+
+    (outcome,) = scripted(Scripted(answer), [ObjectRef("b", "a")]).values()
+    assert outcome.state is Outcome.FAILED
+    (outcome,) = scripted(Scripted(answer), [ObjectRef("b", "a")], markers=True).values()
+    assert outcome.state is Outcome.DELETED
+
+
+# --- any answer at all ---
+
+MANY_KEYS = ["a", "b", "c", "d\x01", "é", "x/../y", ""]
+KEYS = st.sampled_from(MANY_KEYS)
+VERSIONS = st.sampled_from([None, "v1", "v2", "null"])
+ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "Key": st.sampled_from([*MANY_KEYS, None]),
+        "VersionId": VERSIONS,
+        "Code": st.sampled_from([None, "", "AccessDenied", "SlowDown", "NoSuchKey", "PreconditionFailed", "Huh"]),
+        "Message": st.sampled_from([None, "", "m"]),
+        "DeleteMarker": st.booleans(),
+    },
+)
+ANSWER = st.fixed_dictionaries(
+    {}, optional={"Deleted": st.lists(ITEM, max_size=4), "Errors": st.lists(ITEM, max_size=4)}
+)
+REFS = st.lists(
+    st.builds(ObjectRef, st.just("b"), KEYS, st.sampled_from([None, '"1"', '"2"']), VERSIONS), max_size=8
+)
+
+
+@given(REFS, st.lists(ANSWER, min_size=1, max_size=4))
+def test_outcomes_are_exactly_one_for_each_ref_whatever_is_answered(
+    items: list[ObjectRef], answers: list[dict[str, Any]]
+) -> None:
+    turns = iter(answers * 100)
+    outcomes = scripted(Scripted(lambda _: next(turns)), items)
+    assert set(outcomes) == set(items)
+    acknowledging = [e for a in answers for e in a.get("Deleted", ())]
+    acknowledging += [e for a in answers for e in a.get("Errors", ()) if e.get("Code") == "NoSuchKey"]
+    told = {e.get("Key") for e in acknowledging}
+    for ref, outcome in outcomes.items():
+        if outcome.state in ACKNOWLEDGED and "\x01" not in ref.key:
+            assert ref.key in told
+
+
+@given(st.lists(KEYS.filter(bool), max_size=8))
+def test_an_honest_answer_settles_every_ref_by_one_request_a_lane(keys: list[str]) -> None:
+    client = Scripted(lambda entries: {"Deleted": [{"Key": e["Key"]} for e in entries]})
+    outcomes = scripted(client, refs("b", *keys))
+    assert {o.state for o in outcomes.values()} <= {Outcome.DELETED}
+    assert len(client.asked) <= 1
+
+
+# --- on stores ---
+
+
+def test_one_key_of_three_denied_by_policy_stays(weed: SeaweedFS, bucket: str) -> None:
+    from safedelete.testing.servers import RUNNER
+
+    weed.create_bucket(bucket)
+    for key in "abc":
+        weed.client().put_object(Bucket=bucket, Key=f"d/{key}", Body=b"x")
+    weed.deny(bucket, ["d/b"])
+    outcomes = delete_objects(
+        reach(weed, RUNNER).deleter,
+        bucket,
+        refs(bucket, "d/a", "d/b", "d/c"),
+        gate=Gate(),
+        clock=FakeClock(),
+        effort=QUICK,
+    )
+    assert states(outcomes) == {"d/a": "deleted", "d/b": "failed", "d/c": "deleted"}
+    assert [o.code for o in outcomes.values()][1] == "AccessDenied"
+    assert [o["Key"] for o in weed.client().list_objects_v2(Bucket=bucket)["Contents"]] == ["d/b"]
+
+
+def test_an_object_overwritten_meanwhile_is_kept_by_the_store(weed: SeaweedFS, bucket: str) -> None:
+    weed.create_bucket(bucket)
+    client = weed.client()
+    old = client.put_object(Bucket=bucket, Key="a", Body=b"old")["ETag"]
+    client.put_object(Bucket=bucket, Key="a", Body=b"new")
+    for key in ("a", "a"):
+        outcomes = delete_objects(
+            reach(weed).deleter, bucket, [ObjectRef(bucket, key, old)], gate=Gate(), clock=FakeClock()
+        )
+        assert states(outcomes) == {"a": "changed"}
+    assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"new"
+
+
+def test_a_missing_bucket_fails_each_key(server: SeaweedFS | Moto) -> None:
+    outcomes = delete_objects(
+        reach(server).deleter, "no-such-bucket-here", refs("no-such-bucket-here", "a"), gate=Gate(), clock=FakeClock()
+    )
+    ((state, code, _),) = outcomes.values()
+    assert (state, code) == (Outcome.FAILED, "NoSuchBucket")
+
+
+def test_an_unreachable_endpoint_leaves_each_key_unknown() -> None:
+    from safedelete.s3.client import connect
+
+    client = connect(
+        endpoint_url="http://127.0.0.1:1", access_key="k", secret_key="s", connect_timeout=0.5
+    ).deleter
+    outcomes = delete_objects(client, "b", refs("b", "a"), gate=Gate(), clock=FakeClock(), effort=QUICK)
+    ((state, code, _),) = outcomes.values()
+    assert (state, code) == (Outcome.UNKNOWN, "EndpointConnectionError")

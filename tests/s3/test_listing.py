@@ -1,0 +1,183 @@
+"""A listing is whole or it is an error."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from safedelete.errors import StoreError
+from safedelete.s3.client import connect
+from safedelete.s3.listing import by_key, instant, list_objects, list_versions
+from safedelete.testing.servers import NOBODY, Moto, SeaweedFS, StubS3
+from safedelete.testing.servers.faults import answering, error_body, refusing
+from tests.s3.conftest import reach
+
+
+class Pages:
+    """A client whose listings are given."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+
+    def list_objects_v2(self, **options: Any) -> Any:
+        self.asked.append(options)
+        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+
+    list_object_versions = list_objects_v2
+
+
+def page(*keys: str, more: bool = False, token: str | None = None) -> dict[str, Any]:
+    contents = [{"Key": k, "ETag": '"e"', "Size": 1, "LastModified": "2026-01-01T00:00:00Z"} for k in keys]
+    answer: dict[str, Any] = {"IsTruncated": more, "Contents": contents}
+    return answer | ({"NextContinuationToken": token} if token else {})
+
+
+def keys(client: Any, prefix: str = "") -> list[str]:
+    return [item.key for found in list_objects(client, "b", prefix) for item in found]
+
+
+def test_pages_are_joined_by_their_tokens() -> None:
+    client = Pages(page("a", "b", more=True, token="1"), page("c"))
+    assert keys(client) == ["a", "b", "c"]
+    assert client.asked[1]["ContinuationToken"] == "1"
+
+
+def test_an_empty_page_that_goes_on_is_followed() -> None:
+    assert keys(Pages(page(more=True, token="1"), page("c"))) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [
+        ([page("a", more=True)], "no continuation token"),
+        ([page("a", more=True, token="1"), page("b", more=True, token="1")], "given before"),
+        ([{}], "whether it is complete"),
+        ([{"Contents": page("a")["Contents"]}], "whether it is complete"),
+        ([page("other/a")], "not under that prefix"),
+        ([{"IsTruncated": False, "Contents": [{"Key": "p/a"}]}], "Size"),
+    ],
+)
+def test_what_cannot_be_a_whole_listing_is_an_error(answers: list[Any], word: str) -> None:
+    with pytest.raises(StoreError, match=word):
+        keys(Pages(*[a | {"Contents": a.get("Contents", [])} if "other" in str(a) else a for a in answers]), "p/" if "other" in str(answers) or "p/a" in str(answers) else "")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answering(200, b""),
+        answering(200, b"<html><body>sign in</body></html>", content="text/html"),
+        answering(200, b'{"ok":true}'),
+        answering(200, b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents>"),
+        answering(200, b"<ListBucketResult></ListBucketResult>"),
+        answering(200, error_body("SlowDown")),
+        answering(204),
+        refusing(403, "AccessDenied"),
+        refusing(500, "InternalError"),
+    ],
+)
+def test_no_wrong_answer_is_an_empty_listing(stub: StubS3, fault: Any) -> None:
+    stub.put("b", "a")
+    stub.always(fault, "ListObjectsV2")
+    with pytest.raises(StoreError) as caught:
+        keys(reach(stub).deleter)
+    assert caught.value.hint
+    with pytest.raises(StoreError):
+        next(list_objects(reach(stub).reader, "b", ""))
+
+
+def test_page_size_two_with_five_objects(server: SeaweedFS | Moto, bucket: str) -> None:
+    server.create_bucket(bucket)
+    for name in "abcde":
+        server.client().put_object(Bucket=bucket, Key=f"p/{name}", Body=b"x")
+    pages = list(list_objects(reach(server).reader, bucket, "p/", page_size=2))
+    assert [len(found) for found in pages] == [2, 2, 1]
+    assert [item.key for found in pages for item in found] == [f"p/{name}" for name in "abcde"]
+
+
+def test_the_fast_way_reads_what_the_sdk_reads(server: SeaweedFS | Moto, bucket: str) -> None:
+    server.create_bucket(bucket)
+    put = server.client()
+    for name in ("a b", "c+d", "e%f", "g&<>h", "i\u00e9", "j/k"):
+        put.put_object(Bucket=bucket, Key=name, Body=b"xyz")
+    connection = reach(server)
+    (fast,) = list_objects(connection.reader, bucket, "")
+    (slow,) = list_objects(connection.deleter, bucket, "")
+    declared = connect(put)
+    (parsed,) = list_objects(declared.reader, bucket, "")
+    assert fast == slow
+    assert [(i.key, i.etag, i.size, instant(i.modified)) for i in fast] == [
+        (i.key, i.etag, i.size, instant(i.modified)) for i in parsed
+    ]
+    assert len(fast) == 6
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000Z", "Fri, 02 Jan 2026 03:04:05 GMT", "2026-01-02T04:04:05+01:00"]
+)
+def test_times_are_read_whatever_the_store_writes(text: str) -> None:
+    assert instant(text) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert instant(text).tzinfo is UTC
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", None, object()])
+def test_what_is_no_time_is_an_error(text: Any) -> None:
+    with pytest.raises(StoreError, match="LastModified"):
+        instant(text)
+
+
+def test_a_missing_bucket_says_what_to_check(server: SeaweedFS | Moto) -> None:
+    with pytest.raises(StoreError, match="NoSuchBucket") as caught:
+        next(list_objects(reach(server).reader, "no-such-bucket-here", "p/"))
+    assert "s3://no-such-bucket-here/p/" in str(caught.value)
+    assert "bucket's name" in caught.value.hint
+
+
+def test_a_wrong_secret_says_so(weed: SeaweedFS, bucket: str) -> None:
+    weed.create_bucket(bucket)
+    wrong = connect(endpoint_url=weed.endpoint, access_key="sdadmin", secret_key="wrong")
+    with pytest.raises(StoreError, match="SignatureDoesNotMatch"):
+        next(list_objects(wrong.reader, bucket, ""))
+    with pytest.raises(StoreError, match="AccessDenied"):
+        next(list_objects(reach(weed, NOBODY).reader, bucket, ""))
+
+
+def test_an_unreachable_endpoint_says_so() -> None:
+    client = connect(endpoint_url="http://127.0.0.1:1", access_key="k", secret_key="s", connect_timeout=0.5).reader
+    with pytest.raises(StoreError, match="did not reach the store") as caught:
+        next(list_objects(client, "b", ""))
+    assert "AWS_ENDPOINT_URL" in caught.value.hint
+
+
+def version(key: str, number: int, *, latest: bool = False) -> dict[str, Any]:
+    when = f"2026-01-01T00:00:{number:02}Z"
+    return {"Key": key, "VersionId": f"v{number}", "IsLatest": latest, "Size": 1, "ETag": '"e"', "LastModified": when}
+
+
+def test_versions_of_a_key_come_together_oldest_first_over_pages() -> None:
+    client: Any = Pages(
+        {
+            "IsTruncated": True,
+            "NextKeyMarker": "b",
+            "NextVersionIdMarker": "v5",
+            "Versions": [version("a", 3), version("a", 1), version("b", 5, latest=True)],
+            "DeleteMarkers": [version("a", 4, latest=True)],
+        },
+        {"IsTruncated": False, "Versions": [version("b", 2), version("c", 9, latest=True)]},
+    )
+    found = list(by_key(list_versions(client, "b", "")))
+    assert [(v[0].key, [e.version for e in v]) for v in found] == [
+        ("a", ["v1", "v3", "v4"]),
+        ("b", ["v2", "v5"]),
+        ("c", ["v9"]),
+    ]
+    assert client.asked[1]["VersionIdMarker"] == "v5"
+
+
+def test_a_version_listing_without_a_key_marker_is_an_error() -> None:
+    client: Any = Pages({"IsTruncated": True, "Versions": [version("a", 1)]})
+    with pytest.raises(StoreError, match="no key marker"):
+        list(list_versions(client, "b", ""))

@@ -1,0 +1,81 @@
+# Each target does all of its own set-up: a Python >= 3.11 with its venv module, make, and a package index are enough.
+.POSIX:
+.SUFFIXES:
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# What runs pytest, and what it runs: make test PYTEST_ARGS='tests/unit -x', PYTEST='coverage run -m pytest'.
+PYTEST ?= pytest
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help venv demo test lint format types layers docs wheel check bench clean
+
+help: ## say what there is (the default)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+venv: $(VENV)/.with-dev ## make the virtual environment for working on the code
+
+demo: $(VENV)/.with-demo ## see a purge planned, run, refused and stopped, on stores of its own
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
+	$(BIN)/python -m $(PYTEST) $(PYTEST_ARGS)
+
+lint: $(VENV)/.with-dev ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.with-dev ## repair style and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.with-dev ## check the types: the package's, and its public API's as a user sees them
+	$(BIN)/mypy --strict
+	if [ -d tests/typing ]; then $(BIN)/mypy --strict tests/typing; fi
+
+layers: $(VENV)/.with-dev ## check that nothing imports upwards
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.with-dev ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+wheel: $(VENV)/.with-dev ## build the wheel and the source distribution into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+check: lint types layers test ## everything a change must pass
+
+bench: $(VENV)/.with-bench ## measure, beside what we compare ourselves with; writes .bench/results.json
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+clean: ## remove whatever these targets have made
+	rm -rf $(VENV) .demo .bench dist build site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+
+# The stamps are older than pyproject.toml once that changes: then the environment is made anew, so that what is no
+# longer asked for is no longer there.
+$(VENV)/.made: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "safedelete needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.with-demo: $(VENV)/.made
+	$(PIP) --editable '.[demo,postgres]'
+	@touch $@
+
+$(VENV)/.with-test: $(VENV)/.made
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.with-dev: $(VENV)/.made
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.with-bench: $(VENV)/.made
+	$(PIP) --editable '.[test,bench]'
+	@touch $@

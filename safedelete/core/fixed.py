@@ -185,14 +185,13 @@ def unknowns(target: TargetPlan) -> Iterator[Finding]:
 
 
 def _uncounted(target: TargetPlan) -> Iterator[Finding]:
-    counts: dict[str, Count] = {
-        "items": target.items,
-        "eligible items": target.eligible,
-        "objects": target.objects,
-    }
-    for cascade in target.cascades:
-        counts[f"rows of {cascade.table} ({cascade.action})"] = cascade.rows
-    for label, count in counts.items():
+    counts: list[tuple[str, Count]] = [
+        ("items", target.items),
+        ("eligible items", target.eligible),
+        ("objects", target.objects),
+    ]
+    counts += [(f"rows of {c.table} ({c.action})", c.rows) for c in target.cascades]
+    for label, count in counts:
         if not known(count):
             yield finding(
                 "SD100",

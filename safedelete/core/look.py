@@ -313,6 +313,8 @@ class Look:
             Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
         ]
         usual = judge(samples, self.season, small=inf, spread=SPREAD_PARTS)
+        if tonight == 0 and usual.expected is None:
+            return
         limit, rule = usual.limit * lift, usual.rule
         if usual.expected is None:
             taught = any(s.weight for s in samples)

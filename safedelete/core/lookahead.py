@@ -27,7 +27,7 @@ CONFIRM: Final = 6
 """Runs before the last whose forecast for tonight may confirm the last one's; their median is taken."""
 
 LEAST: Final = 0.45
-"""Tolerance, as a log ratio, is never below this (1.57 times): smaller surges are not worth waking anybody."""
+"""Tolerance above the bias, as a log ratio, is never below this (1.57 times): smaller surges are not worth waking anybody."""
 
 SPREAD: Final = 3.3
 """Tolerance in robust standard deviations of the forecast errors: 1 in 2,000 nights of a normal error."""
@@ -151,17 +151,20 @@ def _errors(same: Sequence[Night]) -> list[float]:
 
 
 def _tolerance(errors: Sequence[float]) -> float:
-    """Return the tolerance as a log ratio: bias, spread, and what was seen before, none of it below the least."""
+    """Return the tolerance as a log ratio: the bias and, on top, the spread or the least, or what was seen before."""
     ordered = sorted(errors)
     count = len(ordered)
     bias = deviation = 0.0
     if count >= 3:
         middle = median(ordered)
         bias = max(0.0, middle)
-        deviation = 1.4826 * median([abs(e - middle) for e in ordered])
+        # Errors that swing between two values have a MAD of 0; half the range of the middle two thirds does not.
+        last = count - 1
+        swing = 0.5 * (ordered[round(0.84 * last)] - ordered[round(0.16 * last)])
+        deviation = max(1.4826 * median([abs(e - middle) for e in ordered]), swing)
     sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
     seen = SEEN * ordered[-2] if count >= ENOUGH else 0.0
-    return max(LEAST, bias + SPREAD * sigma, seen)
+    return max(bias + max(LEAST, SPREAD * sigma), seen)
 
 
 def _room(expected: float, tolerance: float) -> float:

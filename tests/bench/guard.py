@@ -67,7 +67,9 @@ class Seen:
     codes: frozenset[str] = frozenset()
 
 
-def plan_of(series: Series, night: int, count: float, what: str, ages: AgeProfile | None, late: int = 0) -> Plan:
+def plan_of(
+    series: Series, night: int, count: float, what: str, ages: AgeProfile | None, late: int = 0
+) -> Plan:
     """Return the plan of one night as the planner would make it."""
     cutoff = datetime(MONDAY.year, MONDAY.month, MONDAY.day, tzinfo=UTC)
     cutoff += (series.first_day + float(series.runs[night]) + 1.0) * DAY
@@ -159,7 +161,7 @@ def walk_peer(series: Series, number: int, rule: Rule, per_night: bool, tried: i
 HALF = PEERS["half of the table"][0]
 
 
-def CEILING(counts: np.ndarray, spans: np.ndarray) -> float:  # noqa: N802 - a sentinel with a rule's type
+def CEILING(counts: np.ndarray, spans: np.ndarray) -> float:
     """Stand for the clairvoyant rule, which knows the process itself."""
     raise NotImplementedError
 
@@ -270,7 +272,11 @@ def _first_nights(series: Sequence[Series]) -> dict[str, object]:
     """Decide first nights from the time column alone, 60 days to either side."""
     seen = []
     for number, s in enumerate(series):
-        for what, days in (("normal", 0.0), ("cutoff/10", 0.9 * s.retention), ("cutoff0", float(s.retention))):
+        for what, days in (
+            ("normal", 0.0),
+            ("cutoff/10", 0.9 * s.retention),
+            ("cutoff0", float(s.retention)),
+        ):
             start = float(s.runs[0]) + 1.0
             # A cutoff that is wrong by some days makes those days' rows eligible, and has fewer days ahead of it.
             back = int(days) + 1
@@ -280,11 +286,15 @@ def _first_nights(series: Sequence[Series]) -> dict[str, object]:
                 counts[-back] = max(0.0, s.becoming(start, start + days) - sum(counts.values())) + s.counts[0]
             ahead = int(min(60, s.retention - days))
             counts |= {d: s.becoming(start + days + d, start + days + d + 1) for d in range(ahead)}
-            rows = tuple(sorted((d, round(n)) for d, n in counts.items() if -60 <= d and round(n) > 0))
+            rows = tuple(sorted((d, round(n)) for d, n in counts.items() if d >= -60 and round(n) > 0))
             older = sum(round(n) for d, n in counts.items() if d < -60)
             count = sum(n for d, n in rows if d < 0) + older
             plan = plan_of(s, 0, count, what, AgeProfile(days=rows, older=older))
-            moved = replace(plan.targets[0], cutoff=plan.as_of - (s.retention - days) * DAY, period=(s.retention - days) * DAY)
+            moved = replace(
+                plan.targets[0],
+                cutoff=plan.as_of - (s.retention - days) * DAY,
+                period=(s.retention - days) * DAY,
+            )
             decision = decide(replace(plan, targets=(moved,)), LIMITS, ())
             refused = any(f.severity == "refuse" for f in decision.findings)
             seen.append(Seen(number, s.family, s.kind, 0, what, float(s.counts[0]), float(count), refused))
@@ -300,7 +310,8 @@ def _first_nights(series: Sequence[Series]) -> dict[str, object]:
     for what in ("cutoff/10", "cutoff0"):
         found[f"{what}_refused_pct"] = _cell(
             score.share(
-                lambda s, w=what: s.what == w and s.family != "backlog" and s.count >= 5 * max(1, s.usual), 100.0
+                lambda s, w=what: s.what == w and s.family != "backlog" and s.count >= 5 * max(1, s.usual),
+                100.0,
             )
         )
     return found
@@ -346,9 +357,13 @@ def _cell(found: tuple[float, float, float, int] | None) -> dict[str, float] | N
 def main() -> None:
     """Read the options, run, print."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--set", type=int, action="append", dest="sets", help="0 is for tuning; may be repeated")
+    options.add_argument(
+        "--set", type=int, action="append", dest="sets", help="0 is for tuning; may be repeated"
+    )
     options.add_argument("--each", type=int, default=12, help="series of each family and set")
-    options.add_argument("--tried", type=int, default=10, help="nights of a series on which accidents are tried")
+    options.add_argument(
+        "--tried", type=int, default=10, help="nights of a series on which accidents are tried"
+    )
     options.add_argument("--peers", action="store_true", help="also run other tools' rules and the ceiling")
     options.add_argument("--no-lookahead", action="store_true")
     options.add_argument("--no-volume", action="store_true")
@@ -374,7 +389,9 @@ def main() -> None:
         rules = dict(PEERS) | {"clairvoyant 99.9 % point": (CEILING, False)}
         result["peers"] = {}
         for name, (rule, per_night) in rules.items():
-            seen = [s for i, one in enumerate(series) for s in walk_peer(one, i, rule, per_night, given.tried)]
+            seen = [
+                s for i, one in enumerate(series) for s in walk_peer(one, i, rule, per_night, given.tried)
+            ]
             score = Score(seen, len(series))
             result["peers"][name] = stops(score) | {"detection": detection(score)}
     if not given.no_lookahead:

@@ -108,9 +108,7 @@ def weekend_zero(k: Knobs, n: int, c: Calendar) -> Shape:
     mu, s = k.log("mu", 200, 2e5), k.flat("s", 0.05, 0.28)
     work = np.where(c.weekday >= 5, 0.0, 1.0)
     tiny = k.flat("tiny", 0, 0.3)
-    return Shape(
-        lambda rng, m: rng.poisson(mu * work * noise(rng, (m, n), s) + np.where(work == 0, tiny, 0))
-    )
+    return Shape(lambda rng, m: rng.poisson(mu * work * noise(rng, (m, n), s) + np.where(work == 0, tiny, 0)))
 
 
 def weekly_batch(k: Knobs, n: int, c: Calendar) -> Shape:
@@ -245,9 +243,7 @@ def wander(k: Knobs, n: int, c: Calendar) -> Shape:
 def mixed(k: Knobs, n: int, c: Calendar) -> Shape:
     mu, s = k.log("mu", 300, 1e5), k.flat("s", 0.08, 0.25)
     by, rate = k.flat("k", 2, 6), k.flat("g", 0, 0.006)
-    level = (
-        week(k, c, 0.15, 0.8) * np.where(c.last, by, 1.0) * np.exp(rate * np.minimum(np.arange(n), 420))
-    )
+    level = week(k, c, 0.15, 0.8) * np.where(c.last, by, 1.0) * np.exp(rate * np.minimum(np.arange(n), 420))
     return Shape(poisson(mu * level, s, n), skip=k.flat("skip", 0.01, 0.05))
 
 

@@ -1,0 +1,256 @@
+"""Layer 1: what needs no statistics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from safedelete.core.limits import Guard
+from safedelete.core.plan import Cascade, Unknown
+from safedelete.errors import ConfigError
+from tests.unit.core.guard_cases import (
+    DAY,
+    KEEP,
+    START,
+    ages,
+    approved,
+    codes,
+    look,
+    measure,
+    nightly,
+    plan,
+    ran,
+    target,
+    the,
+)
+
+USUAL = nightly([100] * 30)
+LOST = Unknown("timed out")
+
+
+@pytest.mark.parametrize(
+    ("limits", "changes", "expected"),
+    [
+        ({"max_items": 100}, {}, []),
+        ({"max_items": 99}, {}, ["SD101"]),
+        ({"max_fraction": 0.0001}, {}, []),
+        ({"max_fraction": 0.000099}, {}, ["SD102"]),
+        ({"max_fraction": 0.5}, {"total": LOST}, ["SD100"]),
+        ({"max_fraction": 1.0}, {"total": -5}, ["SD100"]),
+        ({"max_bytes": 1000}, {"bytes": 1000}, []),
+        ({"max_bytes": 999}, {"bytes": 1000}, ["SD103"]),
+        ({"max_bytes": 999}, {"bytes": None}, ["SD100"]),
+        ({"max_bytes": 999}, {"bytes": LOST}, ["SD100"]),
+    ],
+)
+def test_declared_limit_is_inclusive_and_unknown_breaks_it(
+    limits: dict[str, Any], changes: dict[str, Any], expected: list[str]
+) -> None:
+    decision = look(plan(30, 100, **changes), USUAL, Guard(**limits))
+    assert codes(decision) == expected
+    assert approved(decision) is not bool(expected)
+
+
+@pytest.mark.parametrize("field", ["items", "eligible", "objects"])
+@pytest.mark.parametrize("value", [LOST, -1, 10**16, True])
+def test_a_number_that_is_none_is_never_zero(field: str, value: Any) -> None:
+    decision = look(plan(30, **{field: value}), USUAL)
+    assert "SD100" in codes(decision)
+    assert not approved(decision)
+
+
+def test_every_broken_limit_is_named_not_only_the_first() -> None:
+    limits = Guard(max_items=10, max_fraction=0.00001, max_bytes=5)
+    assert codes(look(plan(30, 100, bytes=50), USUAL, limits)) == ["SD101", "SD102", "SD103"]
+
+
+def test_cascade_is_held_against_max_items_under_its_own_table() -> None:
+    cascades = (Cascade("lines", "delete", 60, via="a"), Cascade("lines", "delete", 50, via="b"))
+    history = nightly([100] * 30, cascades=cascades)
+    decision = look(plan(30, 100, cascades=cascades), history, Guard(max_items=105))
+    found = the(decision, "SD101")
+    assert (found.target, found.numbers["items"]) == ("lines", 110)
+
+
+def test_max_items_does_not_count_rows_that_are_only_altered() -> None:
+    cascades = (Cascade("lines", "set null", 500),)
+    history = nightly([100] * 30, cascades=cascades)
+    assert approved(look(plan(30, 100, cascades=cascades), history, Guard(max_items=105)))
+
+
+@pytest.mark.parametrize("action", ["delete", "set null", "set default", "block"])
+def test_cascade_that_could_not_be_counted_refuses(action: Any) -> None:
+    cascades = (Cascade("lines", action, LOST), Cascade("lines", "delete", 5))
+    decision = look(plan(30, 100, cascades=cascades), USUAL)
+    assert codes(decision) == ["SD100"]
+    assert "lines" in decision.findings[0].message
+
+
+def test_history_that_cannot_be_read_refuses_even_an_empty_plan() -> None:
+    decision = look(plan(0, 0), Unknown("ledger is locked"))  # type: ignore[arg-type]
+    assert codes(decision) == ["SD100"]
+    assert "ledger is locked" in decision.findings[0].message
+
+
+def test_changed_definition_refuses_and_says_what_changed() -> None:
+    nine = plan(30, 100, fingerprint="two", cutoff=START + 30 * DAY - 9 * DAY, period=9 * DAY)
+    decision = look(nine, USUAL)
+    assert codes(decision)[:2] == ["SD110", "SD111"]
+    assert "retention 90 days, now 9 days" in the(decision, "SD110").message
+    assert the(decision, "SD110").numbers["run"] == "run-29.000"
+
+
+def test_changed_definition_refuses_an_empty_plan_too_or_it_would_pass_unseen_next_time() -> None:
+    assert "SD110" in codes(look(plan(30, 0, fingerprint="two"), USUAL))
+
+
+def test_definition_is_compared_with_the_last_run_that_succeeded() -> None:
+    refused = ran(plan(30, 9000, fingerprint="two"), state="refused", deleted=0)
+    assert codes(look(plan(31, 100), [*USUAL, refused])) == []
+    assert "SD110" in codes(look(plan(31, 100, fingerprint="two"), [*USUAL, refused]))
+
+
+def test_targets_that_came_and_went_are_named() -> None:
+    both = plan(30, fingerprint="two", targets=[target(30, name="lines"), target(30, name="logs")])
+    message = the(look(both, USUAL), "SD110").message
+    assert "no longer a target: events" in message
+    assert "new target: lines, logs" in message
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected"),
+    [
+        (timedelta(0), []),
+        (timedelta(hours=1), []),
+        (timedelta(hours=-1), []),
+        (timedelta(hours=1, minutes=1), ["SD111"]),
+        (timedelta(hours=-1, minutes=-1), ["SD111"]),
+    ],
+)
+def test_cutoff_moves_with_the_clock_give_or_take_summer_time(shift: timedelta, expected: list[str]) -> None:
+    tonight = plan(30, cutoff=START + 30 * DAY - KEEP + shift)
+    assert codes(look(tonight, USUAL)) == expected
+
+
+def test_cutoff_of_a_date_column_may_move_a_day_at_a_time() -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    history = [ran(plan(0, 100, cutoff=midnight)), ran(plan(1, 100, cutoff=midnight + DAY))]
+    late = plan(2.9, 100, cutoff=midnight + 2 * DAY)
+    assert "SD111" not in codes(look(late, history))
+    assert "SD111" in codes(look(plan(2.9, 100, cutoff=midnight + 5 * DAY), history))
+
+
+def test_cutoff_that_goes_back_is_a_clock_gone_backwards() -> None:
+    tonight = plan(30, cutoff=START - KEEP)
+    assert codes(look(tonight, USUAL)) == ["SD112", "SD111"]
+
+
+def test_clock_that_went_backwards_refuses_and_names_the_run() -> None:
+    decision = look(plan(10, 100), USUAL)
+    found = the(decision, "SD112")
+    assert "run-11.000" in found.message
+    assert str(found.numbers["runs"]).split(",")[0] == "run-11.000"
+
+
+def test_run_with_the_wrong_clock_is_left_out_once_a_person_has_said_so() -> None:
+    stray = ran(plan(400, 100))
+    settled = ran(plan(30, 100), overrules=(stray.run,))
+    assert "SD112" in codes(look(plan(31, 100), [*USUAL, stray]))
+    assert codes(look(plan(31, 100), [*USUAL, stray, settled])) == []
+
+
+def test_two_plans_at_one_instant_are_not_a_clock_gone_backwards() -> None:
+    assert "SD112" not in codes(look(plan(29, 50), USUAL))
+
+
+def test_cutoff_in_the_future_refuses_whatever_the_history() -> None:
+    tonight = plan(30, cutoff=START + 30 * DAY + timedelta(seconds=1))
+    assert "SD113" in codes(look(tonight, USUAL))
+    assert "SD113" not in codes(look(plan(30, cutoff=START + 30 * DAY), USUAL))
+
+
+@pytest.mark.parametrize("total", ["total", "ageless"])
+@pytest.mark.parametrize(("of", "expected"), [(200, []), (199, ["SD114"])])
+def test_more_than_half_of_the_table_or_of_what_matches_at_any_age_refuses(
+    total: str, of: int, expected: list[str]
+) -> None:
+    assert codes(look(plan(30, 100, **{total: of}), USUAL)) == expected
+
+
+def test_share_that_was_usual_twice_passes_but_everything_still_refuses() -> None:
+    history = nightly([100] * 30, ageless=160)
+    assert codes(look(plan(30, 100, ageless=150), history)) == []
+    assert codes(look(plan(30, 100, ageless=100), history)) == ["SD114"]
+
+
+def test_one_large_share_teaches_nothing() -> None:
+    history = [*USUAL, ran(plan(30, 100, ageless=110))]
+    assert codes(look(plan(31, 100, ageless=150), history)) == ["SD114"]
+
+
+def test_job_that_always_takes_everything_may_go_on() -> None:
+    history = nightly([100] * 30, total=100)
+    assert codes(look(plan(30, 100, total=100), history)) == []
+
+
+def test_empty_table_is_no_share() -> None:
+    assert codes(look(plan(30, 0, total=0, ageless=0), nightly([0] * 30, total=0, ageless=0))) == []
+
+
+@pytest.mark.parametrize("field", ["total", "ageless", "late", "bytes"])
+def test_unknown_that_only_loosens_is_told(field: str) -> None:
+    decision = look(plan(30, 100, **{field: LOST}), USUAL)
+    assert codes(decision, "warn") == ["SD305"]
+    assert "timed out" in decision.findings[0].message
+    assert approved(decision)
+
+
+def test_missing_look_ahead_is_told_with_its_reason() -> None:
+    decision = look(plan(30, 100, ages=Unknown("no index on created_at")), USUAL)
+    assert "no index on created_at" in the(decision, "SD301").message
+    assert approved(decision)
+
+
+def test_uncounted_target_keeps_a_measure_without_a_number() -> None:
+    found = measure(look(plan(30, LOST), USUAL))
+    assert (found.tonight, found.verdict, found.rule) == (None, "stop", "not counted")
+
+
+def test_long_gap_is_told() -> None:
+    assert codes(look(plan(37.5, 800), USUAL), "warn") == ["SD303"]
+    assert codes(look(plan(35.9, 700), USUAL), "warn") == []
+    weekly = [ran(plan(7 * i, 700)) for i in range(10)]
+    assert codes(look(plan(77, 700), weekly), "warn") == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"max_items": 0},
+        {"max_items": -1},
+        {"max_items": True},
+        {"max_bytes": 0},
+        {"max_fraction": 0},
+        {"max_fraction": 1.01},
+        {"max_fraction": -0.1},
+        {"too_few": "stop"},
+    ],
+)
+def test_limit_that_could_mean_unlimited_is_no_limit(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Guard(**bad)
+
+
+def test_each_target_is_judged_by_itself() -> None:
+    history = [ran(plan(i, targets=[target(i, name="a"), target(i, 5000, name="b")])) for i in range(20)]
+    tonight = plan(20, targets=[target(20, 5000, name="a"), target(20, 100, name="b")])
+    decision = look(tonight, history)
+    assert [(f.code, f.target) for f in decision.findings] == [("SD201", "a"), ("SD206", "b")]
+    assert look(replace(tonight, targets=tonight.targets[::-1]), history).findings[0].target == "a"
+
+
+def test_clock_finding_does_not_need_a_profile() -> None:
+    assert codes(look(plan(30, 100, ages=ages()), USUAL)) == []

@@ -1,0 +1,215 @@
+"""The matrix: every boundary of a run, what happens there and afterwards, and how many of them are tried."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.crash import promises
+from tests.crash.nursery import KILLED
+from tests.crash.promises import Names
+from tests.crash.world import Lab, LedgerRun, Stores, Written
+
+WORKERS = 2
+EVERY_BOUNDARY = os.environ.get("SAFEDELETE_CRASH") == "all"
+SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "20"))
+"""Boundaries tried beside the ends of each stretch, evenly over the whole run."""
+
+
+class Boundary(NamedTuple):
+    """One place where a run can die: its number, its label, and a number for what it would leave behind there."""
+
+    number: int
+    label: str
+    picture: int
+
+
+class Change(NamedTuple):
+    """What is not any more as the dead run had it.
+
+    Attributes:
+        purge: Name of the definition from now on.
+        environment: Name of the environment.
+        access_key: Who calls the object store.
+        role: Who calls the database; None for the same as before.
+    """
+
+    purge: str
+    environment: str = "matrix"
+    access_key: str = "runner"
+    role: str | None = None
+
+
+def recorded(lab: Lab, purge: str, prepare: Callable[[], object] = lambda: None, **options: str) -> list[Boundary]:
+    """Run a purge to its end and return every boundary it passed."""
+    lab.seed()
+    prepare()
+    passed: list[Boundary] = []
+    lab.run(
+        purge, at_each=lambda label: passed.append(Boundary(len(passed), label, lab.picture())), **options
+    )
+    return passed
+
+
+def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
+    """Return the boundaries to try: all, or both ends of each stretch that leaves one picture, and some between.
+
+    A dead process leaves nothing but what the stores hold, so within a stretch of one picture every death is the same
+    death; the ones between are there to doubt that.
+    """
+    if EVERY_BOUNDARY:
+        return list(passed)
+    wanted: set[int] = set()
+    for here in passed:
+        before = passed[here.number - 1] if here.number else None
+        if before is None or before.picture != here.picture:
+            wanted.add(here.number)
+            if before is not None:
+                wanted.add(before.number)
+    wanted.add(passed[-1].number)
+    wanted |= {place * len(passed) // SPREAD for place in range(SPREAD)}
+    return [passed[number] for number in sorted(wanted)]
+
+
+def tried(labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], list[str]]) -> list[str]:
+    """Try every point, on as many labs at a time as there are; returns what broke, with the point's label."""
+    free: SimpleQueue[Lab] = SimpleQueue()
+    for lab in labs:
+        free.put(lab)
+
+    def one(point: Boundary) -> list[str]:
+        lab = free.get()
+        try:
+            return [f"{point.number} {point.label}: {broken}" for broken in trial(lab, point)]
+        finally:
+            free.put(lab)
+
+    with ThreadPoolExecutor(len(labs)) as pool:
+        return [broken for found in pool.map(one, points) for broken in found]
+
+
+def die_write_resume(lab: Lab, purge: str, point: Boundary) -> list[str]:
+    """Kill a run, let the writer write, and let the next two runs go."""
+    case = Case(lab, purge)
+    return case.broken if case.dies_at(point) and case.goes_on() and case.converges() else case.broken
+
+
+def die_change_resume(lab: Lab, purge: str, point: Boundary, change: Change) -> list[str]:
+    """As above, with a deployment between the crash and the next run."""
+    case = Case(lab, purge)
+    if case.dies_at(point):
+        case.changes_to(change)
+        _ = case.goes_on() and case.converges()
+    return case.broken
+
+
+def die_twice(lab: Lab, purge: str, first: int, point: Boundary, change: Change | None = None) -> list[str]:
+    """Kill a run, then kill the next one at the point, and let the two after that go."""
+    case = Case(lab, purge)
+    if case.dies_at(Boundary(first, "", 0)):
+        if change is not None:
+            case.changes_to(change)
+        _ = case.dies_again_at(point) and case.goes_on() and case.converges()
+    return case.broken
+
+
+class Case:
+    """One death and what came after it; each step looks at the stores before and after, and says what broke."""
+
+    def __init__(self, lab: Lab, purge: str) -> None:
+        self.lab = lab
+        self.change = Change(purge)
+        self.broken: list[str] = []
+        self._names = Names.of(purge)
+        self._objects_alone = purge == "prefix"
+        self._written: list[Written] = []
+        self._known: frozenset[str] = frozenset()
+        lab.seed()
+        self._now = lab.look()
+        self._ever = frozenset(self._now.objects)
+
+    def dies_at(self, point: Boundary) -> bool:
+        """The first run, killed; then the writer."""
+        self._run(point)
+        return self._writes(point.number)
+
+    def changes_to(self, change: Change) -> None:
+        """A deployment."""
+        self.change = change
+        if change.environment != "matrix":
+            ended = self.lab.run(change.purge, verb="adopt", environment=change.environment)
+            assert ended.status == 0, ended.said
+
+    def dies_again_at(self, point: Boundary) -> bool:
+        """The next run, killed as well; then the writer again."""
+        self._run(point)
+        return self._writes(point.number + 7)
+
+    def goes_on(self) -> bool:
+        """The next run, to its end."""
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        self._must("the next run", promises.the_exit_is_right(runs, self._known, status))
+        self._settled("the next run", runs, status)
+        self._known = frozenset(run.run for run in runs)
+        return not self.broken
+
+    def converges(self) -> bool:
+        """A further run: whatever is due is done, and nothing is left to say."""
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        self._must("a further run", promises.the_exit_is_right(runs, self._known, status))
+        self._settled("a further run", runs, status)
+        self._must("a further run", promises.all_is_done(self._now, None if self._objects_alone else self._names))
+        return not self.broken
+
+    def _run(self, point: Boundary | None) -> int:
+        change = self.change
+        ended = self.lab.run(
+            change.purge,
+            kill_at=None if point is None else point.number,
+            environment=change.environment,
+            access_key=change.access_key,
+            role=change.role,
+        )
+        self.lab.let_time_pass()
+        before, self._now = self._now, self.lab.look()
+        runs = self.lab.sealed_and_said()
+        step = "an ended run" if point is None else "the killed run"
+        if point is not None and ended.status != KILLED:
+            self.broken.append(f"{step} ended with {ended.status} before it could be killed: {ended.said}")
+        if ended.status == 1:
+            self.broken.append(f"{step}: {ended.said}")
+        self._went(step, before, runs)
+        return ended.status
+
+    def _went(self, step: str, before: Stores, runs: list[LedgerRun]) -> None:
+        if self._objects_alone:
+            self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
+        else:
+            names = Names.of(self.change.purge)
+            self._must(step, promises.nothing_but_the_sealed_went(before, self._now, runs, names))
+
+    def _settled(self, step: str, runs: list[LedgerRun], status: int) -> None:
+        self._must(step, promises.the_ledger_is_true(self._now, runs, self._written))
+        if not self._objects_alone:
+            self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, status))
+
+    def _writes(self, number: int) -> bool:
+        write = self.lab.write_objects if self._objects_alone else self.lab.write
+        self._written.append(write(number))
+        self._now = self.lab.look()
+        self._ever |= frozenset(self._now.objects)
+        return not self.broken
+
+    def _must(self, step: str, broken: promises.Iterator[str]) -> None:
+        self.broken += [f"{step}: {what}" for what in broken]
+
+
+def labs(stack: ExitStack, make: Callable[[int], Lab]) -> list[Lab]:
+    """Open as many labs as are used at a time."""
+    return [stack.enter_context(make(number)) for number in range(WORKERS)]

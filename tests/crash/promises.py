@@ -1,0 +1,153 @@
+"""The promises, asked of the stores: what may have changed between two looks, and what the ledger must say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from safedelete.declare import Purge
+from safedelete.declare.targets import Rows
+from tests.crash.purges import BUCKET, PREFIX, PURGES
+from tests.crash.world import Claim, LedgerRun, Place, Row, Stores, Written
+
+FINISHED = {"succeeded", "failed", "incomplete", "abandoned", "refused"}
+BAD = {"failed", "unknown"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which objects a row owns, by a definition."""
+
+    places: tuple[tuple[str, str], ...]
+    """Bucket and column."""
+
+    @classmethod
+    def of(cls, purge: str) -> Names:
+        declared: Purge = PURGES[purge]()
+        return cls(
+            tuple(
+                (keys.bucket, str(column.key))
+                for target in declared.targets
+                if isinstance(target, Rows)
+                for keys in target.owns
+                for column in keys.columns
+            )
+        )
+
+    def __call__(self, row: Row) -> frozenset[Place]:
+        named = [(bucket, getattr(row, column)) for bucket, column in self.places]
+        return frozenset((bucket, key) for bucket, key in named if key is not None)
+
+
+def nothing_but_the_sealed_went(
+    before: Stores, after: Stores, runs: Sequence[LedgerRun], names: Names
+) -> Iterator[str]:
+    """Executed ⊆ sealed, and no row is gone while an object of its is still there."""
+    sealed = {(claim.item, claim.named) for run in runs for claim in run.claims}
+    for i, row in before.rows.items():
+        if i in after.rows:
+            if after.rows[i] != row:
+                yield f"row {i} was altered: {row}, now {after.rows[i]}"
+            continue
+        if not row.due:
+            yield f"row {i} is gone, though it was not due"
+        if (i, names(row)) not in sealed:
+            yield f"row {i} is gone, though it was not sealed as it was"
+        for place in sorted(names(row) & after.objects.keys()):
+            yield f"row {i} is gone, and its object {place} is still there"
+    if not names.places:
+        yield from (f"object {place} is gone" for place in before.objects if place not in after.objects)
+        return
+    owners = {place: i for i, row in before.rows.items() for place in names(row) if row.due}
+    for place in before.objects.keys() - after.objects.keys():
+        owner = owners.get(place)
+        if owner is None:
+            yield f"object {place} is gone, though no row that was due named it"
+        elif (owner, names(before.rows[owner])) not in sealed:
+            yield f"object {place} is gone, though row {owner} was not sealed as it was"
+
+
+def nothing_but_the_sealed_objects_went(
+    before: Stores, after: Stores, runs: Sequence[LedgerRun]
+) -> Iterator[str]:
+    """As above for a prefix purge: only sealed objects, as they were when they were sealed."""
+    sealed = {place for run in runs for claim in run.claims for place in claim.named}
+    for place, etag in before.objects.items():
+        if place in after.objects:
+            continue
+        if place not in sealed:
+            yield f"object {place} is gone, though it was not sealed"
+        if etag != OLD_ETAG:
+            yield f"object {place} is gone, though it was overwritten since it was sealed"
+    if before.rows != after.rows:
+        yield "rows changed"
+
+
+OLD_ETAG = "149603e6c03516362a8da23f624db945"
+"""Of the content that every seeded object has: b"old"."""
+
+
+def dangling(stores: Stores, names: Names, ever: frozenset[Place]) -> dict[int, list[Place]]:
+    """Return the rows that name an object which was there once and is not any more."""
+    lost = {i: sorted((names(row) & ever) - stores.objects.keys()) for i, row in stores.rows.items()}
+    return {i: places for i, places in lost.items() if places}
+
+
+def no_loss_is_quiet(
+    after: Stores, runs: Sequence[LedgerRun], names: Names, ever: frozenset[Place], status: int
+) -> Iterator[str]:
+    """A row without its object is failed(dangling) in the ledger, and some run said so by its exit."""
+    for i, places in dangling(after, names, ever).items():
+        said = [run for run in runs for c in run.claims if c.item == i and (c.state, c.code) == ("failed", "dangling")]
+        if not said:
+            found = [(run.state, c.state, c.code) for run in runs for c in run.claims if c.item == i]
+            yield f"row {i} is there without {places}, and the ledger says {found}"
+        elif status == 0 and not any(run.exit_code for run in said):
+            yield f"row {i} is there without {places}, and no run ended with anything but 0"
+
+
+def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequence[Written]) -> Iterator[str]:
+    """Sums match, nothing is left open, and the last word on each item is what the stores show."""
+    taken = {item for w in written for item in (w.deleted, w.removed)}
+    made = {w.overwritten for w in written}
+    last: dict[int | str, Claim] = {}
+    for run in runs:
+        yield from (f"run {run.state}: {problem}" for problem in run.problems)
+        if run.state not in FINISHED:
+            yield f"a run is left {run.state}"
+        if run.state != "refused":
+            last |= {claim.item: claim for claim in run.claims}
+    for item, claim in last.items():
+        there = item in after.rows if isinstance(item, int) else (BUCKET, item) in after.objects
+        if claim.state in ("deleted", "gone") and there and item not in made:
+            yield f"{item} is {claim.state} in the ledger, and there"
+        if claim.state in ("changed", "blocked") and not there and item not in taken:
+            yield f"{item} is {claim.state}({claim.code}) in the ledger, and not there"
+        if claim.state == "deleted" and claim.named & after.objects.keys() - {(BUCKET, str(key)) for key in made}:
+            yield f"{item} is deleted in the ledger, and its objects are there"
+        if claim.state == "open":
+            yield f"{item} has no outcome"
+
+
+def the_exit_is_right(runs: Sequence[LedgerRun], known: frozenset[str], status: int) -> Iterator[str]:
+    """0 when nothing is failed or unknown but what was told before; 7 when something is."""
+    bad = [c for run in runs if run.run not in known for c in run.claims if c.state in BAD]
+    if status not in (0, 7):
+        yield f"it ended with {status}"
+    elif (status == 7) != bool(bad):
+        yield f"it ended with {status}; failed or unknown are {bad}"
+
+
+def all_is_done(after: Stores, names: Names | None) -> Iterator[str]:
+    """Whatever is due is gone, with its objects."""
+    if names is None:
+        yield from (
+            f"object {place} is old and still there"
+            for place, etag in after.objects.items()
+            if place[1].startswith(PREFIX) and etag == OLD_ETAG and place[1] in OLD_KEYS
+        )
+        return
+    yield from (f"row {i} is due and still there" for i, row in after.rows.items() if row.due)
+
+
+OLD_KEYS = {f"{PREFIX}{i}.bin" for i in range(1, 8)}

@@ -1,6 +1,6 @@
 """A purge from end to end, on a real S3 server and a SQLite database that are started here and stopped again.
 
-    make demo
+make demo
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def main() -> None:
 
         step("Run it: objects first, then the rows whose objects are acknowledged, then a second look.")
         safedelete("run", "retention.py", "expired-uploads", env=may_delete, expect=0)
+        safedelete("run", "retention.py", "login-events", env=may_delete, expect=0)
         counted(store, database)
 
         step("Wreck the cutoff: somebody writes 9 days where 90 was meant. The guard knows what usual is.")
@@ -107,7 +108,10 @@ def seed(store: SeaweedFS | Moto, database: str) -> None:
         uploads.append({"expires_at": expires, "legal_hold": False, "s3_key": key, "thumb_key": thumb})
     uploads[5]["legal_hold"] = True
     logins = [
-        {"created_at": now - timedelta(days=91) + timedelta(days=n / LOGINS_A_NIGHT), "user_name": f"user{n % 31}"}
+        {
+            "created_at": now - timedelta(days=91) + timedelta(days=n / LOGINS_A_NIGHT),
+            "user_name": f"user{n % 31}",
+        }
         for n in range(NIGHTS * LOGINS_A_NIGHT)
     ]
     keys = [str(u[name]) for u in uploads for name in ("s3_key", "thumb_key") if u[name] is not None]
@@ -127,7 +131,10 @@ def expire_three_more(store: SeaweedFS | Moto, database: str) -> None:
     keys = [f"users/late/{n}.jpg" for n in range(3)]
     put(store, "acme-uploads", keys)
     engine = create_engine(database)
-    rows = [{"expires_at": datetime.now(UTC), "legal_hold": False, "s3_key": key, "thumb_key": None} for key in keys]
+    rows = [
+        {"expires_at": datetime.now(UTC), "legal_hold": False, "s3_key": key, "thumb_key": None}
+        for key in keys
+    ]
     with engine.begin() as connection:
         connection.execute(insert(Upload), rows)
     engine.dispose()
@@ -175,8 +182,7 @@ def safedelete(*arguments: str, env: Mapping[str, str], expect: int) -> None:
         [sys.executable, "-m", "safedelete", *arguments],
         cwd=HERE,
         env=dict(env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -1,8 +1,8 @@
 """What Acme deletes, and when. Copy this file, then change the models, the buckets and the ages.
 
-    safedelete init  examples/retention.py      # once per deployment: creates the ledger
-    safedelete plan  examples/retention.py      # what would go tonight? deletes nothing
-    safedelete run   examples/retention.py expired-uploads
+safedelete init  examples/retention.py      # once per deployment: creates the ledger
+safedelete plan  examples/retention.py      # what would go tonight? deletes nothing
+safedelete run   examples/retention.py expired-uploads
 """
 
 from datetime import datetime, timedelta

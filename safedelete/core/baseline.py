@@ -134,30 +134,30 @@ def nights(record: Record, name: str) -> tuple[list[Night], int]:
     """Return a target's nights, oldest first, until ``WINDOW`` of them teach; and how many were damaged."""
     found: list[Night] = []
     teaching = damaged = 0
-    runs = record.runs
-    for i in range(len(runs) - 1, -1, -1):
-        past = runs[i]
-        target = _target(past.plan, name)
-        if target is None:
+    last = record.runs[-1] if record.runs else None
+    target = None if last is None else _target(last.plan, name)
+    owed = 0 if last is None or target is None else left_behind(last, target)
+    for i in range(len(record.runs) - 1, -1, -1):
+        past, here, left = record.runs[i], target, owed
+        before = record.runs[i - 1] if i else None
+        target = None if before is None else _target(before.plan, name)
+        # What the run before left behind is not new tonight, and the run that ends a backlog is no usual night.
+        owed = 0 if before is None or target is None else left_behind(before, target)
+        if here is None:
             continue
-        size = whole(target, past.plan.portion)
+        size = whole(here, past.plan.portion)
         if size is None:
             damaged += 1
             continue
-        before = runs[i - 1] if i else None
-        earlier = _target(before.plan, name) if before is not None else None
-        # An owed rest can only be told for a run whose predecessor is in sight.
-        rest = 0 if before is None or earlier is None else left_behind(before, earlier)
-        cut = _cut_short(past.plan, target)
-        drained = before is not None and earlier is not None and _cut_short(before.plan, earlier)
+        drained = owed > 0 and before is not None and target is not None and cut_short(before.plan, target)
         night = Night(
             run=past,
-            target=target,
-            season=season(past.plan, target, before),
-            fresh=max(0, size - rest),
-            left=left_behind(past, target),
+            target=here,
+            season=season(past.plan, here, before),
+            fresh=max(0, size - owed),
+            left=left,
             weight=past.teaches if past.teaches in (0, 1, 2) else 0,
-            partial=cut or drained,
+            partial=drained or cut_short(past.plan, here),
         )
         found.append(night)
         teaching += night.weight > 0 and not night.partial and night.fresh > 0
@@ -192,10 +192,11 @@ def left_behind(past: PastRun, target: TargetPlan) -> int:
     A run that does not say what it deleted is taken to have deleted what it planned.
     """
     size = whole(target, past.plan.portion)
-    planned = target.items
-    if size is None or not known(planned):
+    if size is None:
         return 0
-    deleted = past.deleted.get(target.name, planned)
+    deleted = past.deleted.get(target.name)
+    if deleted is None:
+        deleted = target.items if known(target.items) else size
     return max(0, size - deleted) if known(deleted) else 0
 
 
@@ -249,9 +250,12 @@ def _target(plan: Plan, name: str) -> TargetPlan | None:
     return None
 
 
-def _cut_short(plan: Plan, target: TargetPlan) -> bool:
+def cut_short(plan: Plan, target: TargetPlan) -> bool:
+    """Whether ``per_run`` kept a plan from taking all that is eligible."""
+    if plan.portion is None:
+        return False
     items, eligible = target.items, target.eligible
-    return plan.portion is not None and known(items) and known(eligible) and items < eligible
+    return known(items) and known(eligible) and items < eligible
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:

@@ -58,6 +58,13 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "More bytes than Guard(max_bytes=...) allows.",
         "Look at the largest items. Approve this plan once, or raise the limit in the job file.",
     ),
+    "SD104": Kind(
+        "Above max_sealed",
+        "refuse",
+        "More items are eligible than Purge(max_sealed=...) lets a plan seal in the ledger.",
+        "Drain the backlog with per_run=N, or raise max_sealed. It cannot be approved: its exact keys are not sealed.",
+        acceptable=False,
+    ),
     "SD110": Kind(
         "Definition changed",
         "refuse",

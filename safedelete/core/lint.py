@@ -121,7 +121,11 @@ def timeout_near_what_runs_take(job: JobFacts, gaps: Gaps) -> Iterator[Finding]:
             numbers={"timeout_s": job.timeout.total_seconds(), "slowest_s": slowest.total_seconds()},
             hint="Raise the timeout above what successful runs need, or drain in portions (per_run).",
         )
-    if gaps.shortest is not None and gaps.shortest * NEARLY_FULL < job.timeout < gaps.shortest:
+    if (
+        gaps.shortest is not None
+        and gaps.shortest * NEARLY_FULL < job.timeout
+        and job.timeout + job.spread < gaps.shortest
+    ):
         yield Finding(
             code="SD402",
             severity="warn",

@@ -16,6 +16,7 @@ from safedelete.core.baseline import (
     Night,
     Record,
     Season,
+    cut_short,
     known,
     month_bits,
     nights,
@@ -260,7 +261,7 @@ class Look:
     def _portion(self, size: int) -> None:
         target = self.target
         items = target.items
-        if self.plan.portion is None or not known(items) or items >= size:
+        if not cut_short(self.plan, target) or not known(items):
             return
         inflow = max(0.0, float(size - self.rest)) if self.past else 0.0
         net = items - inflow
@@ -307,8 +308,6 @@ class Look:
         values: Sequence[tuple[Night, object]],
         lift: float,
     ) -> None:
-        items = self.target.items
-        cut = self.plan.portion is not None and known(items) and self.size is not None and items < self.size
         samples = [
             Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
         ]
@@ -319,7 +318,7 @@ class Look:
         if usual.expected is None:
             taught = any(s.weight for s in samples)
             limit, rule = (NEVER_BEFORE, "never before") if taught and measure != "bytes" else (inf, rule)
-        if cut:
+        if cut_short(self.plan, self.target):
             limit, rule = inf, "portion"
         stop = tonight > limit
         self.measures.append(

@@ -32,6 +32,9 @@ _DAY: Final = timedelta(days=1)
 _SECOND: Final = timedelta(seconds=1)
 _EPOCH: Final = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _NOT_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
+_ZONE_HINT: Final = (
+    "Use an IANA name such as Europe/Berlin or UTC; a bare container may lack the tzdata package."
+)
 
 
 class Gaps(NamedTuple):
@@ -256,12 +259,13 @@ def parse(text: str, zone: str = "UTC", *, anchor: datetime | None = None) -> Sc
         kind, pattern = "aws-cron", aws_cron(line)
     elif line.startswith("@") or len(line.split()) == 5:
         kind, pattern = "crontab", crontab(line)
-    elif _looks_like_calendar(line):
+    elif _looks_like_calendar(line) and not line.lower().startswith("at("):
         kind, (pattern, named) = "oncalendar", calendar_event(line)
     else:
         _refuse_unknown(line)
     if named is not None:
-        check_zone(named)
+        if not _known(named):
+            refuse(line, f"{named!r} is no time zone of this machine.", _ZONE_HINT)
         if zone not in ("UTC", named):
             refuse(line, f"it names the zone {named}, and tz= names {zone}.", "Leave one of them out.")
     if not pattern.possible():
@@ -279,17 +283,19 @@ def check_zone(zone: object) -> str:
     Raises:
         ConfigError: There is none of that name.
     """
-    if isinstance(zone, str) and zone and zone not in _NOT_ZONES:
-        try:
-            _zone(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass
-        else:
-            return zone
-    raise ConfigError(
-        f"There is no time zone {zone!r} on this machine.",
-        hint="Use an IANA name such as Europe/Berlin or UTC; a bare container may lack the tzdata package.",
-    )
+    if isinstance(zone, str) and _known(zone):
+        return zone
+    raise ConfigError(f"There is no time zone {zone!r} on this machine.", hint=_ZONE_HINT)
+
+
+def _known(zone: str) -> bool:
+    if not zone or zone in _NOT_ZONES:
+        return False
+    try:
+        _zone(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _looks_like_calendar(line: str) -> bool:

@@ -1,9 +1,13 @@
-"""Read the subset of systemd's ``OnCalendar=`` that names whole seconds: weekdays, date, time, zone."""
+"""Read the subset of systemd's ``OnCalendar=`` that names whole seconds: weekdays, date, time, zone.
+
+It means what the manual says. systemd 252 differs in one case: after a step that does not divide its hour or day
+(``*:0/7``) it leaves out the run at midnight.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NoReturn
 
 from safedelete.core.schedule_fields import (
     DATE,
@@ -37,7 +41,7 @@ _LONG_NAMES: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "s
 _WEEKDAY: Final = Field("day of the week", 0, 6, DAY_NAMES | {name: i for i, name in enumerate(_LONG_NAMES)})
 _NUMERIC_MONTH: Final = Field(MONTH.name, MONTH.low, MONTH.high)
 _SECOND: Final = Field("second", 0, 59)
-_BACK: Final = Field("day before the end of the month", 1, 31)
+_BACK: Final = Field("day before the end of the month", 1, 28)
 
 _ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+\-]*(?:/[A-Za-z0-9_+\-]+)*")
 _PART: Final = r"[0-9*.,/]+"
@@ -108,6 +112,8 @@ def _days(week: str | None, dates: re.Match[str] | None, text: str) -> Days:
         first = number(match["a"], _BACK, text)
         # systemd repeats towards the end of the month: ~7/1 is the last seven days.
         step = step_of(match["step"], _BACK, text) if match["step"] else first
+        if match["step"] and step >= first:
+            _never_repeats(item, text)
         back.update(range(first, 0, -step))
     return Days(before_last=frozenset(day - 1 for day in back), weekdays=weekdays)
 
@@ -158,5 +164,12 @@ def _values(given: str, field: Field, text: str) -> frozenset[int]:
             refuse(
                 text, f"the {field.name} range {item!r} runs backwards.", "Write it as a list of two ranges."
             )
-        found.update(range(first, last + 1, step_of(match["step"], field, text)))
+        step = step_of(match["step"], field, text)
+        if match["step"] and not match["b"] and first + step > last:
+            _never_repeats(item, text)
+        found.update(range(first, last + 1, step))
     return frozenset(found)
+
+
+def _never_repeats(item: str, text: str) -> NoReturn:
+    refuse(text, f"the step of {item!r} leads out of its range at once.", "Leave the step out.")

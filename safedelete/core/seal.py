@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -56,21 +57,31 @@ class Blob:
 
 
 def encode(batch: RowBatch | ObjectBatch) -> Blob:
-    """Turn a batch into its sealed form."""
-    if isinstance(batch, RowBatch):
-        width = len(batch.rows[0].key) if batch.rows else 0
-        document: dict[str, Any] = {
-            "v": FORMAT,
-            "kind": "rows",
-            "key": [_pack([row.key[i] for row in batch.rows]) for i in range(width)],
-            "counts": [len(row.objects) for row in batch.rows],
-            "objects": _pack_objects([ref for row in batch.rows for ref in row.objects]),
-        }
-    else:
-        document = {"v": FORMAT, "kind": "objects", "objects": _pack_objects(batch.objects)}
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
+    """Turn a batch into its sealed form.
+
+    Raises:
+        LedgerError: A key is of a type that would not come back exactly, or of another width than its neighbours'.
+    """
+    text = json.dumps(_document(batch), separators=(",", ":"), ensure_ascii=True)
     data = zlib.compress(text.encode("ascii"), LEVEL)
     return Blob(data, hashlib.sha256(data).hexdigest())
+
+
+def _document(batch: RowBatch | ObjectBatch) -> dict[str, Any]:
+    if isinstance(batch, ObjectBatch):
+        return {"v": FORMAT, "kind": "objects", "objects": _pack_objects(batch.objects)}
+    widths = {len(row.key) for row in batch.rows}
+    if len(widths) > 1:
+        raise LedgerError(
+            f"The keys of one batch have {sorted(widths)} columns; a primary key has one width."
+        )
+    return {
+        "v": FORMAT,
+        "kind": "rows",
+        "key": [_pack([row.key[i] for row in batch.rows]) for i in range(max(widths, default=0))],
+        "counts": [len(row.objects) for row in batch.rows],
+        "objects": _pack_objects([ref for row in batch.rows for ref in row.objects]),
+    }
 
 
 def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
@@ -92,16 +103,10 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
                 f"A sealed batch has format {document['v']}; this version reads {FORMAT}.",
                 hint="Run the version of safedelete that sealed it, or cancel the run and plan again.",
             )
-        objects = _unpack_objects(document["objects"])
-        if document["kind"] == "objects":
-            return ObjectBatch(tuple(objects))
-        columns = [_unpack(column) for column in document["key"]]
-        keys = list(zip(*columns, strict=True))
-        ends = list(accumulate(document["counts"], initial=0))
-        spans = list(pairwise(ends))
-        return RowBatch(
-            tuple(SealedRow(key, tuple(objects[a:b])) for key, (a, b) in zip(keys, spans, strict=True))
-        )
+        batch = _batch(document)
+        # Whatever does not lead back to the same document was never written by encode().
+        if _document(batch) != document:
+            raise ValueError("its parts contradict each other")
     except (
         KeyError,
         TypeError,
@@ -115,6 +120,19 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
             f"A sealed batch in the ledger cannot be read: {error!r}.",
             hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
         ) from error
+    return batch
+
+
+def _batch(document: dict[str, Any]) -> RowBatch | ObjectBatch:
+    objects = _unpack_objects(document["objects"])
+    if document["kind"] == "objects":
+        return ObjectBatch(tuple(objects))
+    columns = [_unpack(column) for column in document["key"]]
+    keys = list(zip(*columns, strict=True))
+    ends = list(accumulate(document["counts"], initial=0))
+    return RowBatch(
+        tuple(SealedRow(key, tuple(objects[a:b])) for key, (a, b) in zip(keys, pairwise(ends), strict=True))
+    )
 
 
 def digest(fingerprint: str, as_of: datetime, checksums: Iterable[str]) -> str:
@@ -151,10 +169,15 @@ def _unpack_objects(packed: dict[str, Any]) -> list[ObjectRef]:
         packed.get("r") or nothing,
         packed.get("s") or nothing,
     )
-    return [
+    refs = [
         ObjectRef(buckets[i], key, etag, version, size)
         for key, i, etag, version, size in zip(*columns, strict=True)
     ]
+    for ref in refs:
+        words = (ref.bucket, ref.key, ref.etag or "", ref.version or "")
+        if not all(isinstance(word, str) for word in words) or not isinstance(ref.size or 0, int):
+            raise TypeError(f"{ref!r} is no object reference")
+    return refs
 
 
 def _pack(values: list[Any]) -> dict[str, Any]:
@@ -171,7 +194,7 @@ def _pack(values: list[Any]) -> dict[str, Any]:
         raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {unknown}.")
     if kind is not None:
         raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {kind.__name__}.")
-    mixed = [(codes[type(v)], v if type(v) is int else _CODECS[codes[type(v)]][1](v)) for v in values]
+    mixed = [[codes[type(v)], v if type(v) is int else _CODECS[codes[type(v)]][1](v)] for v in values]
     return {"t": "mixed", "v": mixed}
 
 
@@ -189,14 +212,20 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _number(value: float | Decimal) -> str:
+    if value.is_nan() if isinstance(value, Decimal) else math.isnan(value):
+        raise LedgerError("A primary key holds NaN, which equals nothing and cannot be sealed.")
+    return value.hex() if isinstance(value, float) else str(value)
+
+
 _Codec = tuple[type, Callable[[Any], Any], Callable[[Any], Any]]
 _CODECS: Final[dict[str, _Codec]] = {
     "str": (str, _same, _same),
     "bool": (bool, _same, bool),
-    "float": (float, float.hex, float.fromhex),
+    "float": (float, _number, float.fromhex),
     "uuid": (UUID, lambda v: v.hex, UUID),
     "dt": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
-    "dec": (Decimal, str, Decimal),
+    "dec": (Decimal, _number, Decimal),
     "bytes": (bytes, lambda v: base64.b64encode(v).decode("ascii"), base64.b64decode),
 }

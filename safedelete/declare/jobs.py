@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.targets import Rows, S3Prefix, Target
 from safedelete.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.engine import URL
-
 LockKind: TypeAlias = Literal["lease"]
 
-_NAME: Final = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
 GRACE: Final = timedelta(seconds=20)
 
@@ -108,8 +108,8 @@ class Purge:
             raise ConfigError(f"{where}: guard= takes a Guard; it was given {guard!r}.")
         self.guard = guard or Guard()
         self.per_run = check_whole(per_run, "per_run", where)
-        self.max_sealed = check_whole(max_sealed, "max_sealed", where) or MAX_SEALED
-        self.database = database
+        self.max_sealed = check_count(max_sealed, "max_sealed", where)
+        self.database = check_database(database, where)
         self.tz = tz
 
 
@@ -155,6 +155,10 @@ def job(
     check_positive(grace, "grace", where)
 
     def declare(function: JobFunction) -> Job:
+        if not callable(function):
+            raise ConfigError(
+                f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
+            )
         return Job(checked, schedule, timeout, function, tz, grace)
 
     return declare
@@ -165,7 +169,7 @@ Declared: TypeAlias = Purge | Job
 
 def check_name(name: object, where: str) -> str:
     """Return a job's name, or say what a name may be."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
             f"{where}({name!r}): a name is 1 to 64 of a-z, 0-9 and '-', not at either end.",
             hint="The lock, the ledger and the deployed resources go by this name.",
@@ -210,8 +214,32 @@ def check_positive(value: object, name: str, where: str) -> timedelta:
 
 def check_whole(value: Any, name: str, where: str) -> int | None:
     """Return a whole number of at least 1, or None."""
-    if value is None:
-        return None
+    return None if value is None else check_count(value, name, where)
+
+
+def check_count(value: Any, name: str, where: str) -> int:
+    """Return a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{where}: {name}={value!r}; must be a whole number of at least 1.")
     return value
+
+
+def check_database(database: object, where: str) -> Engine | URL | str | None:
+    """Return an Engine or a URL that can be read, or None; opens nothing."""
+    if database is None or isinstance(database, (Engine, URL)):
+        return database
+    if isinstance(database, str):
+        try:
+            make_url(database)
+        except (ArgumentError, ValueError):
+            # The text, and the error's own, may hold a password: only the scheme is repeated.
+            scheme = database.partition("://")[0] if "://" in database else "without ://"
+            raise ConfigError(
+                f"{where}: database= is no URL that can be read ({scheme}).",
+                hint="For example postgresql+psycopg://user@host/app; leave it out to use $SAFEDELETE_DATABASE_URL.",
+            ) from None
+        return database
+    raise ConfigError(
+        f"{where}: database={database!r} is a {type(database).__name__}; allowed are an Engine, a URL or its text.",
+        hint="An AsyncEngine is passed as its sync_engine.",
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from sqlalchemy import ColumnElement, FromClause, Table, and_, select
+from sqlalchemy import ColumnElement, FromClause, Table, and_, select, types
 from sqlalchemy import inspect as sa_inspect
 from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 KeyColumn: TypeAlias = "ColumnElement[Any] | InstrumentedAttribute[Any]"
 Mode: TypeAlias = Literal["marker", "purge"]
 
-_BUCKET: Final = re.compile(r"^[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]$")
-_ARN: Final = re.compile(r"^arn:[a-z0-9-]+:s3[a-z0-9-]*:")
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
+_ARN: Final = re.compile(r"arn:[a-z0-9-]+:s3[a-z0-9-]*:[^\s]+")
 
 
 class S3Keys:
@@ -112,6 +112,13 @@ class Rows:
                     f"{where}: {predicate!r} is a {type(predicate).__name__}, not a SQLAlchemy boolean expression.",
                     hint="Compare a column, for example Upload.legal_hold.is_(False).",
                 )
+            if not isinstance(_plain(inner.type), (types.Boolean, types.NullType)):
+                raise ConfigError(
+                    f"{where}: {inner!s} is of type {inner.type!r}, not a boolean expression.",
+                    hint="Compare it with a value, for example column == 1.",
+                )
+        if not isinstance(anytime, bool):
+            raise ConfigError(f"{where}: anytime={anytime!r}; must be True or False.")
         self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
         self.age_tests: tuple[AgeTest, ...] = age_tests(self.predicates)
         self.anytime = anytime
@@ -131,15 +138,17 @@ class Rows:
                 f"{where}: the predicate names {', '.join(strangers)} without joining it, which would match every pair.",
                 hint="Use an EXISTS: sqlalchemy.exists().where(Other.id == ThisTable.other_id).",
             )
-        self.owns: tuple[S3Keys, ...] = (
-            () if owns is None else (owns,) if isinstance(owns, S3Keys) else tuple(owns)
-        )
+        self.owns: tuple[S3Keys, ...] = _owned(owns, where)
         for keys in self.owns:
-            if not isinstance(keys, S3Keys):
-                raise ConfigError(f"{where}: owns= takes S3Keys; it was given {keys!r}.")
-            foreign = _froms(self.table, keys.columns)
+            extra = [column for column in (keys.etag, keys.size) if column is not None]
+            foreign = _froms(self.table, [*keys.columns, *extra])
             if foreign:
                 raise ConfigError(f"{where}: S3Keys({keys.bucket!r}) names columns of {', '.join(foreign)}.")
+        if isinstance(may_touch, str) or not all(isinstance(name, str) for name in may_touch):
+            raise ConfigError(
+                f"{where}: may_touch={may_touch!r}; must be a list of table names.",
+                hint='For example may_touch=["audit_log"].',
+            )
         self.may_touch = tuple(may_touch)
 
     @property
@@ -183,6 +192,11 @@ class S3Prefix:
         self.bucket = check_bucket(bucket, "S3Prefix")
         if not isinstance(prefix, str):
             raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
+        if prefix.startswith("/") and not exact_prefix:
+            raise ConfigError(
+                f"S3Prefix({bucket!r}, {prefix!r}): a key seldom starts with '/'; a leading slash matches nothing else.",
+                hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
+            )
         if not prefix and not whole_bucket:
             raise ConfigError(
                 f"S3Prefix({bucket!r}, ''): an empty prefix means every object of the bucket.",
@@ -216,7 +230,7 @@ def check_bucket(bucket: object, where: str) -> str:
     """Return a bucket's name, or say what is wrong with it."""
     if not isinstance(bucket, str) or not bucket.strip():
         raise ConfigError(f"{where}({bucket!r}): the bucket is empty.", hint="Name the bucket.")
-    if not _ARN.match(bucket) and not _BUCKET.match(bucket):
+    if not _ARN.fullmatch(bucket) and not _BUCKET.fullmatch(bucket):
         raise ConfigError(
             f"{where}({bucket!r}): not a bucket name (3 to 63 of a-z, 0-9, '-' and '.') nor an S3 ARN.",
             hint="Give the bucket's name alone, without s3:// and without a key.",
@@ -252,6 +266,20 @@ def _table(entity: object) -> Table:
             hint="Purge the base table, with the discriminator in the predicate.",
         )
     return local
+
+
+def _plain(kind: types.TypeEngine[Any]) -> types.TypeEngine[Any]:
+    return kind.impl_instance if isinstance(kind, types.TypeDecorator) else kind
+
+
+def _owned(owns: object, where: str) -> tuple[S3Keys, ...]:
+    if owns is None:
+        return ()
+    several = owns if isinstance(owns, (list, tuple)) else (owns,)
+    for keys in several:
+        if not isinstance(keys, S3Keys):
+            raise ConfigError(f"{where}: owns= takes S3Keys, or a list of them; it was given {owns!r}.")
+    return tuple(several)
 
 
 def _column(column: object, where: str) -> ColumnElement[Any]:

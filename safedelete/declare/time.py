@@ -7,22 +7,26 @@ at a plan's frozen instant; a statement sent without that fails in the driver in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any, Literal, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any, Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, bindparam, types
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BindParameter
 
+from safedelete.core.schedule import check_zone
 from safedelete.errors import ConfigError
 
 Unit: TypeAlias = Literal["s", "ms"]
 Shape: TypeAlias = Literal["aware", "naive", "date", "s", "ms"]
 TimeColumn: TypeAlias = "ColumnElement[Any] | InstrumentedAttribute[Any]"
+
+_OLDEST: Final = timedelta(days=365_250)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +103,18 @@ def older_than(
     Raises:
         ConfigError: No positive age was given, or the column cannot be compared with an instant.
     """
-    parts = timedelta(days=days, hours=hours, minutes=minutes, weeks=weeks)
+    parts = _parts(column, days=days, hours=hours, minutes=minutes, weeks=weeks)
+    if age is not None and not isinstance(age, timedelta):
+        raise ConfigError(f"older_than({_name(column)}, age={age!r}): age= takes a timedelta.")
     if age is not None and parts:
         raise ConfigError(f"older_than({_name(column)}): give either age= or its parts, not both.")
     total = parts if age is None else age
-    if not isinstance(total, timedelta) or total <= timedelta(0):
+    if total > _OLDEST:
+        raise ConfigError(
+            f"older_than({_name(column)}): the age is {total!s}, more than {_OLDEST.days:,} days (1,000 years).",
+            hint="Check the unit: days=90 is three months.",
+        )
+    if total <= timedelta(0):
         raise ConfigError(
             f"older_than({_name(column)}): the age is {total!s}; it must be positive.",
             hint="Say how old a row must be, for example days=90. To match everything already past, use past(column).",
@@ -148,6 +159,21 @@ def resolve(tests: Iterable[AgeTest], as_of: datetime) -> dict[str, datetime | d
     return {test.parameter: test.cutoff.value(as_of) for test in tests}
 
 
+def _parts(column: TimeColumn, **parts: float) -> timedelta:
+    for name, value in parts.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ConfigError(
+                f"older_than({_name(column)}, {name}={value!r}): {name}= takes a finite number.",
+                hint="For example days=90.",
+            )
+    try:
+        return timedelta(**parts)
+    except OverflowError as error:
+        raise ConfigError(
+            f"older_than({_name(column)}, {parts}): longer than the calendar, {error}."
+        ) from error
+
+
 def _find(predicates: Iterable[ColumnElement[bool]]) -> Iterator[AgeTest]:
     for predicate in predicates:
         for element in visitors.iterate(predicate):
@@ -166,11 +192,10 @@ def _test(
                 f"{verb}({_name(column)}, tz={tz!r}): tz= is for naive timestamps and dates; this column is {shape}."
             )
         try:
-            ZoneInfo(tz)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            check_zone(tz)
+        except ConfigError as error:
             raise ConfigError(
-                f"{verb}({_name(column)}, tz={tz!r}): there is no such time zone.",
-                hint="Use an IANA name such as Europe/Berlin.",
+                f"{verb}({_name(column)}, tz={tz!r}): there is no such time zone.", hint=error.hint
             ) from error
     cutoff = Cutoff(_name(column), age, shape, tz)
     seconds = f"{age.total_seconds():.6f}".rstrip("0").rstrip(".").replace(".", "_")

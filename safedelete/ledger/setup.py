@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from safedelete.errors import BindingError, LedgerError
 from safedelete.ledger import tables
-from safedelete.ledger.store import first_line
+from safedelete.ledger.failures import first_line
 from safedelete.ports import Binding
 
 

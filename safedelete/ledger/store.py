@@ -1,36 +1,23 @@
-"""Runs, batches and approvals over SQLAlchemy, on whatever database the ledger lives in."""
+"""Record runs, batches and approvals, over SQLAlchemy, on whatever database the ledger lives in."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from safedelete.core.decision import Approval
 from safedelete.core.outcome import ItemOutcome, Tally
-from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState, transition
-from safedelete.core.seal import ObjectBatch, RowBatch, decode, encode
-from safedelete.errors import BindingError, LedgerError
+from safedelete.core.seal import ObjectBatch, RowBatch, encode
+from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
-from safedelete.ports import (
-    BatchRef,
-    Binding,
-    Proof,
-    RunChange,
-    RunRecord,
-    StoredBatch,
-    Transaction,
-    Verdict,
-)
-
-TAUGHT = frozenset({RunState.SUCCEEDED, RunState.REFUSED, RunState.FAILED, RunState.INCOMPLETE})
-"""Finished runs that the guard may look at; it decides itself which of them teach."""
+from safedelete.ledger.failures import denied, first_line, instant, told
+from safedelete.ledger.reading import SqlLedgerReader
+from safedelete.ports import BatchRef, Proof, RunChange, RunRecord, Transaction, Verdict
 
 
 @runtime_checkable
@@ -51,7 +38,7 @@ class LedgerTransaction:
 
     def commit(self) -> None:
         """Commit, and give the connection back."""
-        with _told("commit an outcome"):
+        with told("commit an outcome"):
             self.connection.commit()
         self.connection.close()
 
@@ -60,177 +47,8 @@ class LedgerTransaction:
         self.connection.close()
 
 
-class SqlLedger:
-    """The ledger in a SQL database. Implements ``ports.Ledger``.
-
-    Args:
-        engine: Where its tables are.
-        database: Identity of that database, to tell whether a batch's transaction can be joined.
-    """
-
-    def __init__(self, engine: Engine, database: str) -> None:
-        self.engine = engine
-        self.database = database
-
-    # --- what it belongs to
-
-    def verify(self, binding: Binding) -> None:
-        """Compare version, environment, databases and buckets. Reads only."""
-        bound = self.binding()
-        if bound.environment != binding.environment:
-            raise BindingError(
-                f"This ledger belongs to the environment {bound.environment!r}; this run is in {binding.environment!r}.",
-                hint="A copy of production is not production. Set SAFEDELETE_ENVIRONMENT to what is true; if this "
-                "ledger is to belong here from now on, run `safedelete init --adopt`.",
-            )
-        strange = sorted(binding.databases - bound.databases)
-        if strange:
-            raise BindingError(
-                f"This ledger belongs to {', '.join(sorted(bound.databases))}; this run would purge {', '.join(strange)}.",
-                hint="A restored dump or a copied file looks like this. If this database is to be purged from now on, "
-                "run `safedelete init FILE --adopt`.",
-            )
-        buckets = sorted(binding.buckets - bound.buckets)
-        if buckets:
-            raise BindingError(
-                f"This ledger is not bound to the bucket(s) {', '.join(buckets)}; it is bound to "
-                f"{', '.join(sorted(bound.buckets)) or 'none'}.",
-                hint="If the job file names a new bucket, run `safedelete init FILE` as part of the deployment.",
-            )
-
-    def binding(self) -> Binding:
-        """Return what the ledger is bound to. Reads only."""
-        with _told("read its version"), self.engine.connect() as connection:
-            try:
-                found = dict(
-                    connection.execute(select(tables.meta.c.name, tables.meta.c.value)).tuples().all()
-                )
-            except DBAPIError as error:
-                if _missing_table(error):
-                    raise LedgerError(
-                        "The ledger is not initialised: its tables are not there.",
-                        hint="Run `safedelete init FILE` as a deploy step; `run` never creates tables.",
-                    ) from error
-                raise
-        if "version" not in found:
-            raise LedgerError(
-                "The ledger is not initialised: its tables are empty.", hint="Run `safedelete init FILE`."
-            )
-        if found["version"] != str(tables.VERSION):
-            raise LedgerError(
-                f"The ledger has version {found['version']}; this safedelete reads version {tables.VERSION}.",
-                hint="Install the version of safedelete that wrote it, or run `safedelete init FILE` to upgrade an "
-                "older ledger.",
-            )
-        try:
-            databases, buckets = json.loads(found["databases"]), json.loads(found["buckets"])
-            return Binding(found["environment"], frozenset(databases), frozenset(buckets))
-        except (KeyError, ValueError, TypeError) as error:
-            raise codec.damaged("binding", error) from error
-
-    # --- reading
-
-    def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
-        """Return finished purges of a job with their plans, newest first. Reads only."""
-        return [
-            PastRun(
-                run=record.run,
-                plan=record.plan,
-                state=record.state.value,
-                finished_at=record.finished_at,
-                deleted={name: tally.deleted for name, tally in record.tally.items()},
-                teaches=record.teaches,
-            )
-            for record in self.runs(job, limit=limit, states=TAUGHT)
-            if record.plan is not None
-        ]
-
-    def runs(
-        self, job: str | None, *, limit: int, states: Collection[RunState] | None = None
-    ) -> Sequence[RunRecord]:
-        """Return runs, newest first. Reads only."""
-        t = tables.run.c
-        query = select(tables.run).order_by(t.started_at.desc(), t.run.desc()).limit(limit)
-        if job is not None:
-            query = query.where(t.job == job)
-        if states is not None:
-            query = query.where(t.state.in_([s.value for s in states]))
-        with _told("read runs"), self.engine.connect() as connection:
-            rows = connection.execute(query).all()
-        return [_record(row) for row in rows]
-
-    def record(self, run: str) -> RunRecord:
-        """Return one run by its id or a unique prefix of it. Reads only."""
-        t = tables.run.c
-        query = select(tables.run).where(t.run.startswith(run.upper(), autoescape=True)).limit(2)
-        with _told("read a run"), self.engine.connect() as connection:
-            rows = connection.execute(query).all()
-        if len(rows) != 1:
-            what = "more than one run" if rows else "no run"
-            raise LedgerError(
-                f"There is {what} whose id begins with {run!r}.", hint="`safedelete history FILE` lists them."
-            )
-        return _record(rows[0])
-
-    def batches(self, run: str, states: Collection[BatchState] | None = None) -> Iterator[StoredBatch]:
-        """Yield sealed batches in order, one in memory at a time. Reads only."""
-        t = tables.batch.c
-        places = select(t.target, t.seq).where(t.run == run).order_by(t.target, t.seq)
-        if states is not None:
-            places = places.where(t.state.in_([s.value for s in states]))
-        with _told("list batches"), self.engine.connect() as connection:
-            refs = connection.execute(places).tuples().all()
-        for target, seq in refs:
-            query = select(tables.batch).where(t.run == run, t.target == target, t.seq == seq)
-            with _told("read a batch"), self.engine.connect() as connection:
-                row = connection.execute(query).one()
-            where = f"batch {target}/{seq} of run {run}"
-            yield StoredBatch(
-                BatchRef(run, target, seq),
-                _state(BatchState, row.state, where),
-                decode(row.data, row.sha256),
-                codec.load_outcomes(row.outcomes, where),
-                codec.load_indexes(row.pending, where),
-            )
-
-    def approval(self, run: str) -> Approval | None:
-        """Return the newest approval of a run. Reads only."""
-        t = tables.approval.c
-        query = select(tables.approval).where(t.run == run).order_by(t.at.desc()).limit(1)
-        with _told("read approvals"), self.engine.connect() as connection:
-            row = connection.execute(query).first()
-        if row is None:
-            return None
-        return Approval(
-            run=row.run,
-            digest=row.digest,
-            codes=tuple(json.loads(row.codes)),
-            reason=row.reason,
-            who=row.who,
-            at=datetime.fromisoformat(row.at),
-            expires_at=datetime.fromisoformat(row.expires_at),
-            teaches=row.teaches,
-        )
-
-    def tally(self, run: str) -> Mapping[int, Tally]:
-        """Add up the settled batches by target index. Reads only."""
-        t = tables.batch.c
-        query = select(t.target, t.tally).where(t.run == run, t.tally.is_not(None))
-        sums: dict[int, Tally] = {}
-        with _told("add up outcomes"), self.engine.connect() as connection:
-            for target, text in connection.execute(query).tuples():
-                for tally in codec.load_tallies(text, f"tally of run {run}").values():
-                    sums[target] = sums.get(target, Tally()) + tally
-        return sums
-
-    def sealed(self, run: str) -> Mapping[int, int]:
-        """Count the sealed items by target index. Reads only."""
-        t = tables.batch.c
-        query = select(t.target, func.sum(t.item_count)).where(t.run == run).group_by(t.target)
-        with _told("count sealed items"), self.engine.connect() as connection:
-            return {target: int(items) for target, items in connection.execute(query).tuples()}
-
-    # --- writing
+class SqlLedger(SqlLedgerReader):
+    """The ledger, for runs. Implements ``ports.Ledger``; every method commits by itself unless given a transaction."""
 
     def begin(self, record: RunRecord) -> None:
         """Insert a run."""
@@ -245,7 +63,7 @@ class SqlLedger:
             "teaches": record.teaches,
             **_columns(RunChange(plan=record.plan, decision=record.decision)),
         }
-        with _told("record a run"), self.engine.begin() as connection:
+        with told("record a run"), self.engine.begin() as connection:
             connection.execute(insert(tables.run).values(values))
 
     def move(
@@ -259,7 +77,7 @@ class SqlLedger:
         statement = update(tables.run).where(t.run == now.run, t.state == now.state.value)
         if owner is not None:
             statement = statement.where(t.owner == owner)
-        with _told("record a run's state"), self.engine.begin() as connection:
+        with told("record a run's state"), self.engine.begin() as connection:
             moved = connection.execute(statement.values(state=to.value, **_columns(change or RunChange())))
         if moved.rowcount != 1:
             raise LedgerError(
@@ -281,25 +99,18 @@ class SqlLedger:
             "sha256": blob.sha256,
             "data": blob.data,
         }
-        with _told("seal a batch"), self.engine.begin() as connection:
+        with told("seal a batch"), self.engine.begin() as connection:
             connection.execute(insert(tables.batch).values(values))
         return len(blob.data)
 
     def drop_seal(self, run: str) -> None:
         """Forget a run's sealed batches."""
-        with _told("drop a seal"), self.engine.begin() as connection:
+        with told("drop a seal"), self.engine.begin() as connection:
             connection.execute(delete(tables.batch).where(tables.batch.c.run == run))
-
-    def checksums(self, run: str) -> Iterator[str]:
-        """Yield the sealed batches' checksums in order. Reads only."""
-        t = tables.batch.c
-        query = select(t.sha256).where(t.run == run).order_by(t.target, t.seq)
-        with _told("read checksums"), self.engine.connect() as connection:
-            yield from connection.execute(query).scalars()
 
     def doubt(self, ref: BatchRef) -> None:
         """Mark a batch in doubt."""
-        with _told("mark a batch in doubt"), self.engine.begin() as connection:
+        with told("mark a batch in doubt"), self.engine.begin() as connection:
             connection.execute(
                 update(tables.batch).where(*_place(ref)).values(state=BatchState.IN_DOUBT.value)
             )
@@ -324,7 +135,7 @@ class SqlLedger:
                 pending=codec.dump_indexes(pending) if pending else None,
             )
         )
-        with _told("record a batch's outcomes"):
+        with told("record a batch's outcomes"):
             if (
                 transaction is not None
                 and self.joins(transaction)
@@ -341,7 +152,7 @@ class SqlLedger:
 
     def open(self) -> LedgerTransaction:
         """Open a transaction on the ledger's database."""
-        with _told("open a transaction"):
+        with told("open a transaction"):
             connection = self.engine.connect()
             connection.begin()
         return LedgerTransaction(connection, self.database)
@@ -358,7 +169,7 @@ class SqlLedger:
             "expires_at": instant(approval.expires_at),
             "teaches": approval.teaches,
         }
-        with _told("record an approval"), self.engine.begin() as connection:
+        with told("record an approval"), self.engine.begin() as connection:
             connection.execute(insert(tables.approval).values(values))
 
     def probe(self) -> Sequence[Proof]:
@@ -406,52 +217,6 @@ class SqlLedger:
         return proofs
 
 
-def instant(value: datetime) -> str:
-    """Write an instant as the ledger stores it: ISO 8601, UTC, microseconds."""
-    return value.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the database's own words, without SQLAlchemy's statement and parameters."""
-    source = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return (str(source).strip().splitlines() or [type(source).__name__])[0]
-
-
-def denied(error: SQLAlchemyError) -> bool:
-    """Whether the database refused for want of a privilege, or because it is read-only."""
-    original = getattr(error, "orig", None)
-    state = getattr(original, "sqlstate", None)
-    if state is not None:
-        return state in {"42501", "25006"}
-    code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int):
-        return code in {1142, 1143, 1227, 1290, 1044}
-    return "readonly" in str(original) or "read-only" in str(original)
-
-
-def _missing_table(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    code = error.orig.args[0] if error.orig is not None and error.orig.args else None
-    return state == "42P01" or code == 1146 or "no such table" in str(error.orig)
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    try:
-        yield
-    except IntegrityError as error:
-        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.", deleted=None) from error
-    except SQLAlchemyError as error:
-        hint = (
-            "The role lacks a privilege on the ledger's tables."
-            if denied(error)
-            else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
-        )
-        raise LedgerError(
-            f"The ledger could not {what}: {first_line(error)}.", hint=hint, deleted=None
-        ) from error
-
-
 def _columns(change: RunChange) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "plan": None if change.plan is None else codec.dump_plan(change.plan),
@@ -470,35 +235,3 @@ def _columns(change: RunChange) -> dict[str, Any]:
 def _place(ref: BatchRef) -> tuple[Any, ...]:
     t = tables.batch.c
     return (t.run == ref.run, t.target == ref.target, t.seq == ref.seq)
-
-
-def _state(kind: Any, value: str, where: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise codec.damaged(where, error) from error
-
-
-def _record(row: Row[Any]) -> RunRecord:
-    where = f"run {row.run}"
-    try:
-        started = datetime.fromisoformat(row.started_at)
-        finished = None if row.finished_at is None else datetime.fromisoformat(row.finished_at)
-    except ValueError as error:
-        raise codec.damaged(where, error) from error
-    return RunRecord(
-        run=row.run,
-        job=row.job,
-        kind=row.kind,
-        state=_state(RunState, row.state, where),
-        started_at=started,
-        finished_at=finished,
-        plan=None if row.plan is None else codec.load_plan(row.plan, f"plan of {where}"),
-        decision=None if row.decision is None else codec.load_decision(row.decision, f"decision of {where}"),
-        owner=row.owner,
-        tally=codec.load_tallies(row.tally, f"tally of {where}"),
-        reason=row.reason or "",
-        exit_code=row.exit_code,
-        sealed_bytes=row.sealed_bytes,
-        teaches=row.teaches,
-    )

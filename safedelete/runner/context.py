@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from safedelete.core.decision import Approval, Approved, Decision, Refused
+from safedelete.core.findings import FINDINGS
 from safedelete.core.guard import decide
 from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
@@ -29,9 +30,6 @@ HISTORY: Final = 400
 
 APPROVAL_WINDOW: Final = timedelta(hours=24)
 """How long a refused or saved plan's seal waits for an approval or an execution."""
-
-UNAPPROVABLE: Final = frozenset({"SD100"})
-"""Findings that no approval can accept: what could not be counted cannot be judged by a person either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +167,7 @@ class PurgeContext:
         codes = list(dict.fromkeys(f.code for f in refusing))
         text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
         hints = [f.hint for f in refusing if f.hint]
-        if decision.plan.digest is not None and not UNAPPROVABLE & set(codes):
+        if decision.plan.digest is not None and not never_acceptable(codes):
             hints.append(f'To accept this plan once: safedelete approve {run} --reason "..."')
         return RefusedError(
             f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
@@ -193,6 +191,11 @@ class PurgeContext:
         for stored in self.ledger.batches(run):
             groups.add(_objects(stored.items))
         return groups
+
+
+def never_acceptable(codes: Iterable[str]) -> list[str]:
+    """Return those findings that no approval can accept: what could not be counted, nobody can judge."""
+    return sorted({code for code in codes if code not in FINDINGS or not FINDINGS[code].acceptable})
 
 
 def _objects(items: RowBatch | ObjectBatch) -> tuple[ObjectRef, ...]:

@@ -10,7 +10,7 @@ from safedelete.core.plan import Plan
 from safedelete.core.run import EXECUTABLE, RunState
 from safedelete.errors import RefusedError, StalePlanError
 from safedelete.ports import Clock, Ledger, RunRecord
-from safedelete.runner.context import APPROVAL_WINDOW, UNAPPROVABLE, PurgeContext
+from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, never_acceptable
 from safedelete.runner.takeover import unfit
 
 
@@ -52,7 +52,7 @@ def approve(
             hint="`safedelete history FILE` lists the runs.",
         )
     codes = tuple(dict.fromkeys(f.code for f in record.decision.findings if f.severity == "refuse"))
-    never = sorted(UNAPPROVABLE & set(codes))
+    never = never_acceptable(codes)
     if never or record.plan.digest is None:
         raise RefusedError(
             f"Run {record.run} cannot be approved: {', '.join(never) or 'its keys were not sealed'}.",

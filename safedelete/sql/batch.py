@@ -28,8 +28,12 @@ from safedelete.sql.shared import named
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
 
-_NO_MATCH = ItemOutcome(Outcome.CHANGED, "predicate", "The row no longer matches the purge's predicate; it was kept.")
-_RENAMED = ItemOutcome(Outcome.CHANGED, "objects", "The row names other objects than when it was sealed; it was kept.")
+_NO_MATCH = ItemOutcome(
+    Outcome.CHANGED, "predicate", "The row no longer matches the purge's predicate; it was kept."
+)
+_RENAMED = ItemOutcome(
+    Outcome.CHANGED, "objects", "The row names other objects than when it was sealed; it was kept."
+)
 _BUSY = ItemOutcome(Outcome.BLOCKED, LOCKED, "Another transaction holds the row.")
 
 
@@ -51,7 +55,9 @@ class SqlRowTransaction:
         self._id: tuple[Any, ...] | None = None
         self.connection: Connection = target.database.connect(immediate=True)
         try:
-            with translated(f"opening a batch on {target.name}", hint="The next run goes on where this one stopped."):
+            with translated(
+                f"opening a batch on {target.name}", hint="The next run goes on where this one stopped."
+            ):
                 self.connection.begin()
                 self._backend.begin_batch(self.connection, target.database.timeouts)
                 self._eraser = Eraser(self.connection, target)
@@ -121,7 +127,9 @@ class SqlRowTransaction:
                 if key in before and before[key][0]:
                     erased.deleted.add(key)
                     erased.named[key] = before[key][1]
-            fresh = {k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k].objects, n)}
+            fresh = {
+                k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k].objects, n)
+            }
             if not fresh:
                 self._blocked = dict(erased.refused)
                 self._deleted = set(erased.deleted)
@@ -211,7 +219,9 @@ class SqlRowTransaction:
             if key not in there:
                 kept[key] = GONE
             else:
-                kept[key] = self._left(row, self._blocked.get(key) or (_RENAMED if key in renamed else _NO_MATCH))
+                kept[key] = self._left(
+                    row, self._blocked.get(key) or (_RENAMED if key in renamed else _NO_MATCH)
+                )
         return Deletion(tuple(row for row in rows if row.key in self._deleted), kept, self._touched)
 
     def _left(self, row: SealedRow, why: ItemOutcome) -> ItemOutcome:
@@ -274,4 +284,3 @@ class SqlRowTransaction:
         if not self._ended:
             self._ended = True
             self.target.database.close(self.connection)
-

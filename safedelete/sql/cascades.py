@@ -30,7 +30,7 @@ from safedelete.core.item import Key
 from safedelete.core.plan import Cascade, CascadeAction, Count, Unknown
 from safedelete.errors import StoreError
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.cycles import count_by_walking
+from safedelete.sql.cycles import count_by_walking, named_column
 from safedelete.sql.schema import ForeignKey, Schema
 
 if TYPE_CHECKING:
@@ -62,7 +62,11 @@ class BlastRadius:
     def altered(self, fk: ForeignKey) -> Select[Any]:
         """Count the rows that a SET NULL or SET DEFAULT alters; those that are deleted anyway are not among them."""
         source = self._source(fk.child)
-        return select(func.count()).select_from(source).where(self._references(fk, source), self._spared(fk.child, source))
+        return (
+            select(func.count())
+            .select_from(source)
+            .where(self._references(fk, source), self._spared(fk.child, source))
+        )
 
     def blocked(self, fk: ForeignKey) -> Select[Any]:
         """Count the planned rows that a RESTRICT or NO ACTION foreign key holds, directly or below a cascade."""
@@ -79,7 +83,7 @@ class BlastRadius:
 
     def _references(self, fk: ForeignKey, source: FromClause) -> ColumnElement[bool]:
         if fk.parent == self.schema.table:
-            gone = select(*(_named(self.target, c) for c in fk.referred)).where(self.taken)
+            gone = select(*(named_column(self.target, c) for c in fk.referred)).where(self.taken)
         else:
             parent = self._source(fk.parent)
             gone = select(*(parent.c[c] for c in fk.referred)).where(self._doomed(fk.parent, parent))
@@ -96,12 +100,14 @@ class BlastRadius:
         if name == fk.parent:
             child = self._source(fk.child)
             holding = select(*(child.c[c] for c in fk.columns)).where(self._spared(fk.child, child))
-            clauses.append(_row([_named(source, c) for c in fk.referred]).in_(holding.correlate(None)))
+            clauses.append(_row([named_column(source, c) for c in fk.referred]).in_(holding.correlate(None)))
         for step in self.cascading:
             if step.parent == name and self._leads_to(step.child, fk.parent):
                 child = self._source(step.child)
                 below = select(*(child.c[c] for c in step.columns)).where(self._holds(step.child, child, fk))
-                clauses.append(_row([_named(source, c) for c in step.referred]).in_(below.correlate(None)))
+                clauses.append(
+                    _row([named_column(source, c) for c in step.referred]).in_(below.correlate(None))
+                )
         return or_(*clauses)
 
     def _leads_to(self, start: TableName, goal: TableName) -> bool:
@@ -205,7 +211,9 @@ def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> 
         if cascade.action == "block":
             continue
         if isinstance(cascade.rows, Unknown):
-            raise StoreError(f"What goes along with rows of {target.name} in {cascade.table} is {cascade.rows}.")
+            raise StoreError(
+                f"What goes along with rows of {target.name} in {cascade.table} is {cascade.rows}."
+            )
         if cascade.rows:
             numbers[cascade.table] = numbers.get(cascade.table, 0) + cascade.rows
     return numbers
@@ -217,10 +225,3 @@ def _via(cascading: Sequence[ForeignKey], child: TableName) -> str:
 
 def _row(columns: Sequence[ColumnElement[Any]]) -> Any:
     return columns[0] if len(columns) == 1 else tuple_(*columns)
-
-
-def _named(source: FromClause, name: str) -> ColumnElement[Any]:
-    for found in source.c:
-        if found.name == name:
-            return found
-    return column(name)  # a column that the model leaves out

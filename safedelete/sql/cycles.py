@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, MetaData, Table, select, tuple_
+from sqlalchemy import ColumnElement, Connection, FromClause, MetaData, Table, column, select, tuple_
 
 from safedelete.core.item import Key
 from safedelete.core.plan import Unknown
@@ -60,8 +60,12 @@ def count_by_walking(
             if fk.parent != name:
                 continue
             parent, child = tables[name], tables[fk.child]
-            gone = select(*(parent.c[c] for c in fk.referred)).where(keys[name].match(page)).correlate(None)
-            columns = [child.c[c] for c in fk.columns]
+            gone = (
+                select(*(named_column(parent, c) for c in fk.referred))
+                .where(keys[name].match(page))
+                .correlate(None)
+            )
+            columns = [named_column(child, c) for c in fk.columns]
             source: Any = columns[0] if len(columns) == 1 else tuple_(*columns)
             alias_free = gone if parent is not child else _aliased(parent, keys[name], fk.referred, page)
             statement = select(*keys[fk.child].selected()).where(source.in_(alias_free))
@@ -74,9 +78,14 @@ def count_by_walking(
     return {name: len(found) - (planned if name == schema.table else 0) for name, found in seen.items()}
 
 
+def named_column(source: FromClause, name: str) -> ColumnElement[Any]:
+    """Return a column by its name in the database, also where the model leaves it out."""
+    return next((c for c in source.c if c.name == name), column(name))
+
+
 def _aliased(table: Table, keys: KeyColumns, referred: tuple[str, ...], page: list[Key]) -> Any:
     # The parent and the child are one table: a subquery of its own keeps the two apart.
-    inner = select(*(table.c[c] for c in referred)).where(keys.match(page)).correlate(None)
+    inner = select(*(named_column(table, c) for c in referred)).where(keys.match(page)).correlate(None)
     return select(inner.subquery())
 
 

@@ -58,7 +58,9 @@ class Database:
         may_create: bool = False,
     ) -> None:
         self.timeouts = timeouts or Timeouts()
-        given = source if source is not None else _from_environment(os.environ if environ is None else environ)
+        given = (
+            source if source is not None else _from_environment(os.environ if environ is None else environ)
+        )
         url = given.url if isinstance(given, Engine) else _url(given)
         self.backend: Backend = backend_for(url.get_backend_name())
         if isinstance(self.backend, SQLite) and url.database in (None, "", ":memory:"):
@@ -142,7 +144,11 @@ class Database:
     def close(self, connection: Connection) -> None:
         """Close a connection of :meth:`connect`; whatever it left open is rolled back. Never raises."""
         with suppress(SQLAlchemyError):
-            driver = None if connection.closed or connection.invalidated else connection.connection.driver_connection
+            driver = (
+                None
+                if connection.closed or connection.invalidated
+                else connection.connection.driver_connection
+            )
             with self._lock:
                 self._live.discard(driver)
         with suppress(SQLAlchemyError):

@@ -80,7 +80,9 @@ class Eraser:
             before = len(done.deleted)
             refused = self._halve(todo, where, values, done)
             done.refused = {key: _outcome(failure) for key, failure in refused.items()}
-            todo = [key for key, failure in refused.items() if failure.cause in {Cause.REFERENCED, Cause.REFUSED}]
+            todo = [
+                key for key, failure in refused.items() if failure.cause in {Cause.REFERENCED, Cause.REFUSED}
+            ]
             if not todo or len(done.deleted) == before:
                 break
         unseen = [k for k in keys if k not in done.deleted and k not in done.refused]
@@ -165,7 +167,10 @@ class Eraser:
             ) from error
 
     def _there(
-        self, keys: Sequence[Key], where: ColumnElement[bool] | None = None, values: Mapping[str, Any] | None = None
+        self,
+        keys: Sequence[Key],
+        where: ColumnElement[bool] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> set[Key]:
         statement = select(*self.target.keys.selected()).where(self.target.keys.match(keys))
         if where is not None:

@@ -79,7 +79,9 @@ def translated(doing: str, *, hint: str = "", deleted: int | None = 0) -> Iterat
     except SQLAlchemyError as error:
         kind = BusyError if is_busy(error) else StoreError
         fate = "; the connection was lost" if lost(error) else ""
-        raise kind(f"The database failed while {doing}: {words(error)}{fate}.", hint=hint, deleted=deleted) from error
+        raise kind(
+            f"The database failed while {doing}: {words(error)}{fate}.", hint=hint, deleted=deleted
+        ) from error
 
 
 _BUSY = frozenset({"40001", "40P01", "55P03", "1205", "1213", "1020", "SQLITE_BUSY", "SQLITE_LOCKED"})

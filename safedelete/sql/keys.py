@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -56,8 +57,15 @@ class KeyColumns:
         return [c.label(f"sd_key_{i}") for i, c in enumerate(self._raw)]
 
     def read(self, row: Row[Any]) -> Key:
-        """Return the key at the start of a row."""
-        return tuple(row[: len(self.columns)])
+        """Return the key at the start of a row.
+
+        Instants are brought to UTC: in the hour that a clock change repeats, Python calls equal instants of two zones
+        unequal, and a sealed key would not find its own row.
+        """
+        return tuple(
+            v.astimezone(UTC) if isinstance(v, datetime) and v.tzinfo is not None else v
+            for v in row[: len(self.columns)]
+        )
 
     def order(self) -> tuple[ColumnElement[Any], ...]:
         """Return what to ORDER BY."""
@@ -69,7 +77,18 @@ class KeyColumns:
 
     def after(self, key: Key) -> ColumnElement[bool]:
         """Match rows behind a key in key order."""
-        return self._beyond(key, or_equal=False)
+        values = [literal(v, t) for v, t in zip(key, self.types, strict=True)]
+        if len(values) == 1:
+            return self.columns[0] > values[0]
+        if self.dialect.name in {"postgresql", "sqlite"}:
+            behind: ColumnElement[bool] = tuple_(*self.columns) > tuple_(*values)
+            return behind
+        # InnoDB reads the whole index for a comparison of row values; spelt out, it takes the range.
+        steps = []
+        for i in range(len(values)):
+            same = [self.columns[j] == values[j] for j in range(i)]
+            steps.append(and_(*same, self.columns[i] > values[i]))
+        return and_(self.columns[0] >= values[0], or_(*steps))
 
     def up_to(self, leading: ColumnElement[Any], value: Any, key: Key) -> ColumnElement[bool]:
         """Match rows at or before a place in the order of another column, ties broken by key."""
@@ -111,10 +130,14 @@ class KeyColumns:
         return tuple_(*self.columns).in_(select(*(rows.c[n] for n in names)))
 
     def _match_json(self, document: str) -> ColumnElement[bool]:
-        keys = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued("value", name="sd_keys")
+        keys = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued(
+            "value", name="sd_keys"
+        )
         if len(self.columns) == 1:
             return self.columns[0].in_(select(type_coerce(keys.c.value, NullType())))
-        parts = [func.json_extract(keys.c.value, f"$[{i}]", type_=NullType()) for i in range(len(self.columns))]
+        parts = [
+            func.json_extract(keys.c.value, f"$[{i}]", type_=NullType()) for i in range(len(self.columns))
+        ]
         return tuple_(*self.columns).in_(select(*parts))
 
     def _match_list(self, keys: Sequence[Key]) -> ColumnElement[bool]:
@@ -134,22 +157,6 @@ class KeyColumns:
             stored.append(bound)
         whole: Any = stored[0] if len(stored) == 1 else list(zip(*stored, strict=True))
         return json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-
-    def _beyond(self, key: Key, *, or_equal: bool) -> ColumnElement[bool]:
-        values = [literal(v, t) for v, t in zip(key, self.types, strict=True)]
-        if len(values) == 1:
-            return self.columns[0] >= values[0] if or_equal else self.columns[0] > values[0]
-        if self.dialect.name in {"postgresql", "sqlite"}:
-            mine, bound = tuple_(*self.columns), tuple_(*values)
-            return mine >= bound if or_equal else mine > bound
-        # InnoDB reads the whole index for a comparison of row values; spelt out, it takes the range.
-        steps = []
-        for i in range(len(values)):
-            same = [self.columns[j] == values[j] for j in range(i)]
-            last = i == len(values) - 1
-            ahead = self.columns[i] >= values[i] if or_equal and last else self.columns[i] > values[i]
-            steps.append(and_(*same, ahead))
-        return and_(self.columns[0] >= values[0], or_(*steps))
 
 
 def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:

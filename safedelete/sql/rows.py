@@ -126,7 +126,9 @@ class SqlRows:
         found: set[Key] = set()
         with self.database.connected() as connection, translated(f"looking for rows of {self.name}"):
             for start in range(0, len(keys), PRESENT_CHUNK):
-                statement = select(*self.keys.selected()).where(self.keys.match(keys[start : start + PRESENT_CHUNK]))
+                statement = select(*self.keys.selected()).where(
+                    self.keys.match(keys[start : start + PRESENT_CHUNK])
+                )
                 with self.database.reading(connection):
                     found.update(self.keys.read(row) for row in connection.execute(statement))
         return found

@@ -235,7 +235,7 @@ class _Reader:
     def _sqlite_foreign_keys(self, keys: dict[TableName, tuple[str, ...]]) -> list[ForeignKey]:
         # SQLAlchemy reads the actions from the DDL's text, and misses those written beside a column.
         statement = text(
-            "SELECT m.name, m.sql, f.id, f.\"table\", f.\"from\", f.\"to\", f.on_delete"
+            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete'
             " FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f"
             " WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq"
         )

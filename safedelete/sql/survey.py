@@ -120,11 +120,15 @@ class Survey:
 
     def _narrow(self, portion: int) -> None:
         if self.target.time_column is None:
-            self.notes.append("There is no time column of this table's own: the portion is the first rows by key.")
+            self.notes.append(
+                "There is no time column of this table's own: the portion is the first rows by key."
+            )
         try:
             where = self.target.portioned(self.connection, self.as_of, portion)
         except SQLAlchemyError as error:
-            self.notes.append(f"The portion's edge is unknown ({words(error)}); what goes along is counted for all.")
+            self.notes.append(
+                f"The portion's edge is unknown ({words(error)}); what goes along is counted for all."
+            )
             return
         if where is not None:
             self.taken = where
@@ -196,13 +200,20 @@ class Survey:
         for bucket in dict.fromkeys(s.keys.bucket for s in spots):
             mine = [s for s in spots if s.keys.bucket == bucket]
             named = [
-                select(s.expression.label("sd_key")).where(self.taken, s.expression.is_not(None)) for s in mine
+                select(s.expression.label("sd_key")).where(self.taken, s.expression.is_not(None))
+                for s in mine
             ]
             if shared:
-                whole = union(*named).subquery("sd_names") if len(named) > 1 else named[0].distinct().subquery("sd_names")
+                whole = (
+                    union(*named).subquery("sd_names")
+                    if len(named) > 1
+                    else named[0].distinct().subquery("sd_names")
+                )
                 numbers.append(self.count(select(func.count()).select_from(whole)))
             else:
-                numbers += [self.count(select(func.count()).select_from(n.subquery("sd_names"))) for n in named]
+                numbers += [
+                    self.count(select(func.count()).select_from(n.subquery("sd_names"))) for n in named
+                ]
         for spot in spots:
             held = and_(self.taken, spot.expression.is_not(None))
             if spot.keys.etag is not None:
@@ -215,7 +226,9 @@ class Survey:
                 sizes.append(Unknown(f"{without} object(s) in {spot.keys.bucket} have no size"))
                 continue
             each = select(spot.expression, func.max(spot.keys.size).label("size")).where(held)
-            each = each.group_by(spot.expression) if shared else select(spot.keys.size.label("size")).where(held)
+            each = (
+                each.group_by(spot.expression) if shared else select(spot.keys.size.label("size")).where(held)
+            )
             sizes.append(self.count(select(func.sum(each.subquery("sd_sizes").c.size))))
         known = any(s.keys.size is not None for s in spots)
         return _sum(numbers), _sum(sizes) if known else None, _sum(dated)
@@ -226,7 +239,9 @@ class Survey:
                 return blast_radius(self.target, other, self.taken, self.count, self.values)
         except SQLAlchemyError as error:
             if lost(error):
-                raise StoreError(f"The connection to {self.target.database.name} was lost: {words(error)}.") from error
+                raise StoreError(
+                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                ) from error
             return (Cascade("(unknown)", "delete", Unknown(words(error)), "foreign keys"),), []
 
     def _sample(self) -> list[str]:
@@ -242,14 +257,19 @@ class Survey:
         shown = [] if time is None else [time.label("sd_time")]
         order = [c.desc() for c in keys.order()] if descending else list(keys.order())
         statement = (
-            select(*keys.selected(), *owned.selected(), *shown).where(self.taken).order_by(*order).limit(limit)
+            select(*keys.selected(), *owned.selected(), *shown)
+            .where(self.taken)
+            .order_by(*order)
+            .limit(limit)
         )
         try:
             with self.target.database.reading(self.connection):
                 found = self.connection.execute(statement, self.values).all()
         except SQLAlchemyError as error:
             if lost(error):
-                raise StoreError(f"The connection to {self.target.database.name} was lost: {words(error)}.") from error
+                raise StoreError(
+                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                ) from error
             self.notes.append(f"No sample could be read: {words(error)}.")
             return []
         lines: list[str] = []
@@ -269,5 +289,3 @@ def _sum(counts: list[Count]) -> Count:
             return count
         total += count
     return total
-
-

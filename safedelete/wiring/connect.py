@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
-from safedelete.sql.engine import Database
+from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
@@ -115,9 +116,10 @@ def opened(
 ) -> Iterator[tuple[Database, SqlLedger]]:
     """Connect to a job's database and to the ledger."""
     source = job.database if isinstance(job, Purge) else None
-    target = Database(source, may_create=may_create)
+    timeouts = _within_lease(settings.lease_seconds)
+    target = Database(source, timeouts=timeouts, may_create=may_create)
     elsewhere = settings.ledger_url is not None
-    ledger = Database(settings.ledger_url, may_create=may_create) if elsewhere else target
+    ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
     try:
         yield target, SqlLedger(ledger.engine, ledger.identity)
@@ -125,6 +127,16 @@ def opened(
         _open.difference_update({target, ledger})
         target.dispose()
         ledger.dispose()
+
+
+def _within_lease(seconds: float) -> Timeouts:
+    """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
+    usual = Timeouts()
+    return Timeouts(
+        statement=min(usual.statement, timedelta(seconds=seconds / 2)),
+        lock=min(usual.lock, timedelta(seconds=seconds / 4)),
+        idle=min(usual.idle, timedelta(seconds=seconds * 0.75)),
+    )
 
 
 @contextmanager

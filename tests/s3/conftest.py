@@ -5,65 +5,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from safedelete.s3.client import Connection, connect
-from safedelete.s3.delete import Effort
-from safedelete.testing.servers import ADMIN, Identity, Moto, SeaweedFS, ServerUnavailableError, StubS3
+from safedelete.testing.servers import Moto, SeaweedFS, ServerUnavailableError, StubS3
+from tests.s3.support import FakeClock
 
 
-class FakeClock:
-    """Time that passes only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-        self.time = 0.0
-
-    def now(self) -> datetime:
-        return datetime(2026, 11, 29, tzinfo=UTC) + timedelta(seconds=self.time)
-
-    def uptime(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.time += seconds
-
-
-class Stopped(Exception):
-    """What a gate raises in these tests."""
-
-
-class Gate:
-    """Counts how often it is asked, and stops after a number of times."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.asked = 0
-        self.stop_after = stop_after
-
-    def __call__(self) -> None:
-        if self.stop_after is not None and self.asked >= self.stop_after:
-            raise Stopped
-        self.asked += 1
-
-
-QUICK = Effort(attempts=3, pause=0.01, jitter=lambda: 0.0)
-
-
-def reach(
-    server: SeaweedFS | Moto | StubS3, identity: Identity = ADMIN, *, read_timeout: float = 20
-) -> Connection:
-    return connect(
-        endpoint_url=server.endpoint,
-        access_key=identity.access_key,
-        secret_key=identity.secret_key,
-        read_timeout=read_timeout,
-    )
-
-
-def _or_skip(start: type[SeaweedFS] | type[Moto]) -> SeaweedFS | Moto:
+def _or_skip(start: type[SeaweedFS | Moto]) -> SeaweedFS | Moto:
     try:
         return start().start()
     except ServerUnavailableError as error:

@@ -21,7 +21,7 @@ from safedelete.testing.servers.faults import (
     key_errors,
     refusing,
 )
-from tests.s3.conftest import QUICK, FakeClock, Gate, Stopped, reach
+from tests.s3.support import QUICK, FakeClock, Gate, Stopped, reach
 
 ACKNOWLEDGED = (Outcome.DELETED, Outcome.GONE)
 
@@ -270,9 +270,7 @@ def test_content_md5_replaces_the_checksum(stub: StubS3) -> None:
     from safedelete.s3.client import connect
 
     stub.put("lies", "a")
-    client = connect(
-        endpoint_url=stub.endpoint, access_key="k", secret_key="s", content_md5=True
-    ).deleter
+    client = connect(endpoint_url=stub.endpoint, access_key="k", secret_key="s", content_md5=True).deleter
     delete_objects(client, "lies", refs("lies", "a"), gate=Gate(), clock=FakeClock())
     headers = stub.requests[0].headers
     assert "content-md5" in headers
@@ -319,7 +317,8 @@ def test_the_current_version_goes_after_all_others() -> None:
 def test_the_current_version_stays_while_an_older_one_does() -> None:
     client = Scripted(lambda entries: named(entries, {"v1"}))
     outcomes = scripted(
-        client, [ObjectRef("b", "a", version=v) for v in ("v1", "v2", "v3")] + [ObjectRef("b", "c", version="v9")]
+        client,
+        [ObjectRef("b", "a", version=v) for v in ("v1", "v2", "v3")] + [ObjectRef("b", "c", version="v9")],
     )
     assert {r.version: o.state.value for r, o in outcomes.items()} == {
         "v1": "failed",
@@ -349,7 +348,9 @@ ITEM = st.fixed_dictionaries(
     optional={
         "Key": st.sampled_from([*MANY_KEYS, None]),
         "VersionId": VERSIONS,
-        "Code": st.sampled_from([None, "", "AccessDenied", "SlowDown", "NoSuchKey", "PreconditionFailed", "Huh"]),
+        "Code": st.sampled_from(
+            [None, "", "AccessDenied", "SlowDown", "NoSuchKey", "PreconditionFailed", "Huh"]
+        ),
         "Message": st.sampled_from([None, "", "m"]),
         "DeleteMarker": st.booleans(),
     },
@@ -423,7 +424,11 @@ def test_an_object_overwritten_meanwhile_is_kept_by_the_store(weed: SeaweedFS, b
 
 def test_a_missing_bucket_fails_each_key(server: SeaweedFS | Moto) -> None:
     outcomes = delete_objects(
-        reach(server).deleter, "no-such-bucket-here", refs("no-such-bucket-here", "a"), gate=Gate(), clock=FakeClock()
+        reach(server).deleter,
+        "no-such-bucket-here",
+        refs("no-such-bucket-here", "a"),
+        gate=Gate(),
+        clock=FakeClock(),
     )
     ((state, code, _),) = outcomes.values()
     assert (state, code) == (Outcome.FAILED, "NoSuchBucket")

@@ -16,7 +16,8 @@ def test_what_xml_cannot_carry_goes_alone(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["a/../b", "./a", "..", "a&<>\"' b", "/a", "a//b", "+%?#", "\x7f", "\x85", "\u2028", "😀", "x" * 1024]
+    "key",
+    ["a/../b", "./a", "..", "a&<>\"' b", "/a", "a//b", "+%?#", "\x7f", "\x85", "\u2028", "😀", "x" * 1024],
 )
 def test_everything_else_goes_in_batches(key: str) -> None:
     assert lane(key) is Lane.BATCH

@@ -12,7 +12,7 @@ from safedelete.core.outcome import Outcome
 from safedelete.s3.delete import delete_objects
 from safedelete.s3.listing import list_objects
 from safedelete.testing.servers import Moto, SeaweedFS, StubS3
-from tests.s3.conftest import FakeClock, Gate, reach
+from tests.s3.support import FakeClock, Gate, reach
 
 ODD = [
     "plain",

@@ -47,7 +47,9 @@ class MySQL(Backend):
         """The server's own id where it has one, else what it calls itself, with the schema."""
         names = dict(
             connection.execute(
-                text("SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid','server_uid','hostname','port','datadir')")
+                text(
+                    "SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid','server_uid','hostname','port','datadir')"
+                )
             )
             .tuples()
             .all()

@@ -70,7 +70,9 @@ class Postgres(Backend):
 
     def may_lock(self, connection: Connection, table: Table) -> bool:
         """FOR UPDATE wants the UPDATE privilege on at least one column."""
-        answer = connection.execute(select(func.has_any_column_privilege(quoted(connection, table), "UPDATE")))
+        answer = connection.execute(
+            select(func.has_any_column_privilege(quoted(connection, table), "UPDATE"))
+        )
         return bool(answer.scalar_one())
 
     def check_constraints(self, connection: Connection) -> None:
@@ -100,7 +102,9 @@ class Postgres(Backend):
         ).one()
         try:
             with connection.begin_nested():
-                cluster = connection.execute(text("SELECT system_identifier FROM pg_control_system()")).scalar_one()
+                cluster = connection.execute(
+                    text("SELECT system_identifier FROM pg_control_system()")
+                ).scalar_one()
         except DBAPIError as error:
             if error.connection_invalidated or code(error) not in {"42501", "42883"}:
                 raise

@@ -32,7 +32,9 @@ class SQLite(Backend):
         @event.listens_for(engine, "connect")
         def connected(connection: Any, _: Any) -> None:
             if hasattr(connection, "autocommit"):
-                connection.autocommit = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, where isolation_level decides
+                connection.autocommit = (
+                    -1
+                )  # sqlite3.LEGACY_TRANSACTION_CONTROL, where isolation_level decides
             connection.isolation_level = None
             connection.execute("PRAGMA foreign_keys=ON")
             if connection.execute("PRAGMA foreign_keys").fetchone() != (1,):

@@ -1,0 +1,119 @@
+"""The reference says what the code does: every verb, option, code, finding, state and variable, and nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from safedelete.cli.app import app
+from safedelete.core.findings import FINDINGS
+from safedelete.core.outcome import Outcome
+from safedelete.core.run import RunState
+from safedelete.errors import ExitCode
+from safedelete.wiring import Settings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GROUP = typer.main.get_command(app)
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+def sections(text: str) -> dict[str, str]:
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return {title.strip(): body for title, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def verbs() -> dict[str, click.Command]:
+    assert isinstance(GROUP, click.Group) or hasattr(GROUP, "commands")
+    return dict(GROUP.commands)  # type: ignore[attr-defined]
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {
+        name
+        for parameter in command.params
+        if type(parameter).__name__ != "TyperArgument" and parameter.param_type_name == "option"
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name != "--help"
+    }
+
+
+def test_every_verb_is_documented_and_every_documented_verb_exists() -> None:
+    assert set(sections(page("reference/cli.md"))) == set(verbs())
+
+
+@pytest.mark.parametrize("verb", sorted(verbs()))
+def test_every_option_of_a_verb_is_documented_and_no_other(verb: str) -> None:
+    body = sections(page("reference/cli.md"))[verb]
+    table = "\n".join(line for line in body.splitlines() if line.startswith("|"))
+    documented = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", table))
+    assert documented == options_of(verbs()[verb])
+
+
+def test_the_global_options_are_documented() -> None:
+    head = page("reference/cli.md").split("\n## ")[0]
+    assert options_of(GROUP) <= set(re.findall(r"(--?[a-z][a-z-]*)", head))
+
+
+def test_every_exit_code_is_documented_under_its_name() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([a-z ]+) \|", page("reference/exit-codes.md"), flags=re.MULTILINE)
+    assert {int(code): name for code, name in rows} == {
+        int(code): code.name.lower().replace("_", " ") for code in ExitCode
+    }
+
+
+def test_every_finding_has_its_section_with_the_words_of_the_table() -> None:
+    found = sections(page("reference/findings.md"))
+    titles = {f"{code}: {kind.title}" for code, kind in FINDINGS.items()}
+    assert titles == set(found)
+    for code, kind in FINDINGS.items():
+        body = " ".join(found[f"{code}: {kind.title}"].split())
+        assert kind.meaning in body, code
+        assert kind.action in body, code
+        assert f"*{kind.severity}" in body, code
+        assert ("cannot be approved" in body) == (
+            not kind.acceptable or "cannot be approved" in kind.action
+        ), code
+
+
+def test_every_state_and_outcome_is_documented() -> None:
+    text = page("reference/states.md")
+    first, second = text.split("## States of a run")
+    assert set(re.findall(r"^\| `([a-z]+)` \|", first, flags=re.MULTILINE)) == {o.value for o in Outcome}
+    assert set(re.findall(r"^\| `([a-z]+)` \|", second, flags=re.MULTILINE)) == {s.value for s in RunState}
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    read = {f"SAFEDELETE_{name.upper()}" for name in Settings.model_fields} | {"SAFEDELETE_DEBUG"}
+    documented = set(re.findall(r"`(SAFEDELETE_[A-Z_]+)`", page("reference/environment.md")))
+    assert documented == read
+
+
+def test_every_error_code_in_the_source_is_in_the_table() -> None:
+    package = Path(
+        app.__module__.replace(".", "/")
+    ).parent  # only to keep the name of the package in one place
+    source = DOCS.parent / package.parts[0]
+    used = {code for file in source.rglob("*.py") for code in re.findall(r'"(SD\d{3})"', file.read_text())}
+    from safedelete.core import lint
+
+    known = (
+        set(FINDINGS)
+        | {code for code in dir(lint) if code.startswith("SD")}
+        | set(re.findall(r"SD4\d\d", Path(lint.__file__).read_text()))
+    )
+    assert used <= known
+
+
+def test_the_glossary_is_in_alphabetical_order() -> None:
+    words = [
+        w.split(",")[0].lower()
+        for w in re.findall(r"^\*\*([^*]+)\*\*", page("glossary.md"), flags=re.MULTILINE)
+    ]
+    assert words == sorted(words)

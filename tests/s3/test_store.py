@@ -1,0 +1,260 @@
+"""The store deletes what is still what was sealed, and what it calls absent is absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import Outcome, Tally
+from safedelete.ports import ObjectStore, Presence
+from safedelete.s3.client import Connection
+from safedelete.s3.store import LOCKED, S3ObjectStore
+from safedelete.testing.servers import RUNNER, Moto, SeaweedFS, StubS3
+from safedelete.testing.servers.faults import LIES, refusing
+from tests.s3.support import QUICK, FakeClock, Gate, reach
+
+
+def store_on(connection: Connection, **options: Any) -> S3ObjectStore:
+    store = S3ObjectStore(connection, clock=FakeClock(), effort=QUICK, **options)
+    as_port: ObjectStore = store
+    assert as_port is store
+    return store
+
+
+def fill(server: SeaweedFS | Moto | StubS3, bucket: str, *keys: str, body: bytes = b"x") -> list[ObjectRef]:
+    if isinstance(server, StubS3):
+        return [
+            ObjectRef(bucket, key, f'"{server.put(bucket, key, body).etag}"', None, len(body)) for key in keys
+        ]
+    client = server.client()
+    return [
+        ObjectRef(bucket, key, client.put_object(Bucket=bucket, Key=key, Body=body)["ETag"], None, len(body))
+        for key in keys
+    ]
+
+
+# --- delete ---
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_an_object_overwritten_between_scan_and_delete_is_kept(
+    weed: SeaweedFS, bucket: str, *, conditional: bool
+) -> None:
+    weed.create_bucket(bucket)
+    refs = fill(weed, bucket, "d/a", "d/b")
+    fill(weed, bucket, "d/b", body=b"newer")
+    store = store_on(reach(weed), conditional=[bucket] if conditional else [])
+    outcomes = store.delete(refs, gate=Gate())
+    assert [o.state for o in outcomes.values()] == [Outcome.DELETED, Outcome.CHANGED]
+    assert weed.client().get_object(Bucket=bucket, Key="d/b")["Body"].read() == b"newer"
+    assert not store.remaining(refs), "an object written since is not a residue"
+
+
+def test_a_store_that_ignores_conditions_keeps_an_overwritten_object_too(moto: Moto, bucket: str) -> None:
+    moto.create_bucket(bucket)
+    refs = fill(moto, bucket, *[f"d/{n}" for n in range(20)])
+    fill(moto, bucket, "d/7", "d/0", body=b"newer")
+    outcomes = store_on(reach(moto)).delete(refs, gate=Gate())
+    assert {r.key for r, o in outcomes.items() if o.state is Outcome.CHANGED} == {"d/7", "d/0"}
+    assert Tally.of(outcomes.values()).deleted == 18
+    assert {o["Key"] for o in moto.client().list_objects_v2(Bucket=bucket)["Contents"]} == {"d/7", "d/0"}
+
+
+def test_an_object_that_cannot_be_looked_at_again_is_kept(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a")
+    stub.always(refusing(403, "AccessDenied"), "HeadObject")
+    (outcome,) = store_on(reach(stub)).delete(refs, gate=Gate()).values()
+    assert (outcome.state, outcome.code) == (Outcome.FAILED, "unverified")
+    assert stub.keys("b") == {"a"}
+    assert not stub.counts["DeleteObjects"]
+
+
+def test_looking_again_at_a_thousand_objects_takes_a_few_requests(stub: StubS3) -> None:
+    refs = fill(stub, "b", *[f"p/{n % 40:02}/{n:04}" for n in range(1000)], "p/zz")
+    refs.sort(key=lambda ref: ref.key)
+    outcomes = store_on(reach(stub)).delete(refs, gate=Gate())
+    assert Tally.of(outcomes.values()).deleted == 1001
+    assert stub.counts["HeadObject"] <= 2
+    assert stub.counts["ListObjectsV2"] <= 2
+
+
+def test_several_buckets_are_told_apart(stub: StubS3) -> None:
+    refs = fill(stub, "one", "a") + fill(stub, "two", "b")
+    fill(stub, "one", "b")
+    outcomes = store_on(reach(stub)).delete(refs, gate=Gate())
+    assert list(outcomes) == refs
+    assert stub.keys("one") == {"b"}
+    assert not stub.keys("two")
+
+
+def test_what_is_gone_already_is_gone(server: SeaweedFS | Moto, bucket: str) -> None:
+    server.create_bucket(bucket)
+    outcomes = store_on(reach(server)).delete([ObjectRef(bucket, "never", '"e"')], gate=Gate())
+    assert [o.state for o in outcomes.values()] == [Outcome.GONE]
+
+
+def test_throttling_halves_the_rate(stub: StubS3) -> None:
+    refs = [ref._replace(etag=None) for ref in fill(stub, "b", "a", "b")]
+    clock = FakeClock()
+    stub.script(LIES["503 SlowDown"])
+    store = S3ObjectStore(reach(stub), clock=clock, effort=QUICK, max_delete_rate=100.0)
+    store.delete(refs, gate=Gate())
+    assert 50 <= store._pace.rate < 60
+
+
+def test_the_rate_is_held(stub: StubS3) -> None:
+    refs = [ref._replace(etag=None) for ref in fill(stub, "b", *map(str, range(100)))]
+    clock = FakeClock()
+    S3ObjectStore(reach(stub), clock=clock, max_delete_rate=10.0, effort=QUICK).delete(refs, gate=Gate())
+    store = S3ObjectStore(reach(stub), clock=clock, max_delete_rate=10.0, effort=QUICK)
+    for ref in refs:
+        store.delete([ref], gate=Gate())
+    assert sum(clock.slept) == pytest.approx(9.0, abs=1.0)
+
+
+# --- presence ---
+
+
+def test_presence_is_present_absent_or_unknown(weed: SeaweedFS, bucket: str) -> None:
+    weed.create_bucket(bucket)
+    (there,) = fill(weed, bucket, "a")
+    gone = ObjectRef(bucket, "b")
+    assert store_on(reach(weed, RUNNER)).presence([there, gone]) == {
+        there: Presence.PRESENT,
+        gone: Presence.ABSENT,
+    }
+    weed.deny(bucket, actions=("s3:GetObject",))
+    assert store_on(reach(weed, RUNNER)).presence([there])[there] is Presence.UNKNOWN
+
+
+def test_no_key_of_a_missing_bucket_is_called_absent(server: SeaweedFS | Moto) -> None:
+    refs = [ObjectRef("no-such-bucket-here", str(n)) for n in range(40)]
+    store = store_on(reach(server))
+    assert set(store.presence(refs).values()) == {Presence.UNKNOWN}
+    assert set(store.remaining(refs).values()) == {Presence.UNKNOWN}
+    assert len(store.remaining(refs)) == 40
+
+
+def test_an_unreachable_store_knows_nothing() -> None:
+    from safedelete.s3.client import connect
+
+    connection = connect(
+        endpoint_url="http://127.0.0.1:1", access_key="k", secret_key="s", connect_timeout=0.3
+    )
+    ref = ObjectRef("b", "a")
+    assert store_on(connection).remaining([ref]) == {ref: Presence.UNKNOWN}
+
+
+# --- remaining ---
+
+
+@pytest.mark.parametrize("keep", [[], [0], [999], [3, 500, 501]])
+def test_what_is_left_is_found_by_listing(stub: StubS3, keep: list[int]) -> None:
+    refs = fill(stub, "b", *[f"p/{n:04}" for n in range(1000)])
+    fill(stub, "b", *[f"p/{n:04}-other" for n in range(0, 1000, 7)], "q/1")
+    store = store_on(reach(stub))
+    kept = [refs[n] for n in keep]
+    store.delete([ref for ref in refs if ref not in kept], gate=Gate())
+    stub.counts.clear()
+    assert store.remaining(refs) == dict.fromkeys(kept, Presence.PRESENT)
+    assert stub.counts["HeadObject"] <= 2
+    assert stub.counts["ListObjectsV2"] <= 2
+
+
+def test_few_keys_among_a_crowd_are_asked_for_one_by_one(stub: StubS3) -> None:
+    fill(stub, "b", *[f"p/{n:05}" for n in range(6000)])
+    refs = [ObjectRef("b", f"p/{n:05}x") for n in range(0, 6000, 100)]
+    stub.counts.clear()
+    assert store_on(reach(stub)).remaining(refs) == {}
+    assert stub.counts["ListObjectsV2"] <= 6
+    assert stub.counts["HeadObject"] >= 45
+
+
+def test_the_order_of_a_listing_is_not_relied_on(weed: SeaweedFS, bucket: str) -> None:
+    """This store lists a/b before a-b, though the bytes say otherwise."""
+    weed.create_bucket(bucket)
+    names = [f"d/{n:02}{tail}" for n in range(15) for tail in ("-x", "/y", ".z")]
+    refs = fill(weed, bucket, *names)
+    missing = [
+        ObjectRef(bucket, f"d/{n:02}{tail}") for n in range(15) for tail in ("-gone", "/gone", ".gone")
+    ]
+    left = store_on(reach(weed)).remaining(sorted(refs + missing, key=lambda ref: ref.key.encode()))
+    assert set(left) == set(refs)
+
+
+def test_a_listing_in_another_order_is_not_believed(stub: StubS3) -> None:
+    refs = fill(stub, "b", *[f"p/{n:04}" for n in range(4000)])
+    wanted = refs[:100]
+
+    def shuffled(request: Any, honest: Any) -> Any:
+        answer = honest()
+        from dataclasses import replace
+
+        parts = answer.body.split(b"<Contents>")
+        tail = parts[-1].partition(b"</Contents>")
+        inner = [*parts[1:-1], tail[0] + tail[1]]
+        return replace(answer, body=parts[0] + b"".join(b"<Contents>" + p for p in reversed(inner)) + tail[2])
+
+    stub.always(shuffled, "ListObjectsV2")
+    stub.counts.clear()
+    gone = [ObjectRef("b", f"p/{n:04}x") for n in range(100)]
+    left = store_on(reach(stub)).remaining(wanted + gone)
+    assert set(left) == set(wanted)
+
+
+def test_without_permission_to_list_each_key_is_asked_for(stub: StubS3) -> None:
+    refs = fill(stub, "b", *[f"p/{n:04}" for n in range(30)])
+    stub.always(refusing(403, "AccessDenied"), "ListObjectsV2")
+    assert len(store_on(reach(stub)).remaining(refs)) == 30
+    assert stub.counts["HeadObject"] == 30
+
+
+def test_the_listing_wins_over_a_store_that_only_says_deleted(stub: StubS3) -> None:
+    from safedelete.testing.servers.faults import Answer, delete_result
+
+    refs = fill(stub, "b", "a", "b")
+    stub.always(lambda request, _: Answer(200, delete_result(deleted=request.keys)))
+    store = store_on(reach(stub))
+    outcomes = store.delete(refs, gate=Gate())
+    assert Tally.of(outcomes.values()).deleted == 2
+    assert store.remaining(refs) == dict.fromkeys(refs, Presence.PRESENT)
+
+
+# --- locks ---
+
+
+@pytest.mark.parametrize("hold", ["COMPLIANCE", "GOVERNANCE", "legal hold"])
+def test_a_locked_version_is_blocked_and_its_newer_one_stays_with_it(
+    server: SeaweedFS | Moto, bucket: str, hold: str
+) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    server.create_bucket(bucket, object_lock=True)
+    client = server.client()
+    locked = client.put_object(Bucket=bucket, Key="a", Body=b"1")["VersionId"]
+    if hold == "legal hold":
+        client.put_object_legal_hold(Bucket=bucket, Key="a", VersionId=locked, LegalHold={"Status": "ON"})
+    else:
+        until = datetime.now(UTC) + timedelta(days=1)
+        mode: Any = hold
+        client.put_object_retention(
+            Bucket=bucket, Key="a", VersionId=locked, Retention={"Mode": mode, "RetainUntilDate": until}
+        )
+    free = client.put_object(Bucket=bucket, Key="a", Body=b"2")["VersionId"]
+    other = client.put_object(Bucket=bucket, Key="b", Body=b"3")["VersionId"]
+    refs = [
+        ObjectRef(bucket, "a", version=locked),
+        ObjectRef(bucket, "a", version=free),
+        ObjectRef(bucket, "b", version=other),
+    ]
+    outcomes = store_on(reach(server), modes={bucket: "purge"}).delete(refs, gate=Gate())
+    assert [(o.state, o.code) for o in outcomes.values()] == [
+        (Outcome.BLOCKED, LOCKED),
+        (Outcome.BLOCKED, "older-version-kept"),
+        (Outcome.DELETED, ""),
+    ]
+    assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"2"
+    if hold == "legal hold":
+        client.put_object_legal_hold(Bucket=bucket, Key="a", VersionId=locked, LegalHold={"Status": "OFF"})

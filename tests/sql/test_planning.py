@@ -1,0 +1,515 @@
+"""Planning counts exactly, pages without missing a row, says unknown where it cannot count, and writes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from safedelete import Rows, S3Keys, older_than, past
+from safedelete.core.item import Key, ObjectRef
+from safedelete.core.plan import AgeProfile, Cascade, TargetPlan, Unknown
+from safedelete.core.seal import RowBatch, decode, encode
+from safedelete.errors import ConfigError, StoreError
+from safedelete.sql import Database, SqlRows
+from tests.sql.conftest import AS_OF, Server, aged
+
+
+def survey(rows: SqlRows, portion: int | None = None, since: datetime | None = None) -> TargetPlan:
+    return rows.survey(AS_OF, portion=portion, since=since)
+
+
+def keys(rows: SqlRows, batch: int = 100, portion: int | None = None) -> list[Key]:
+    return [row.key for page in rows.scan(AS_OF, batch=batch, portion=portion) for row in page]
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    seen: list[str] = []
+
+    def sent(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        seen.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", sent)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(database.engine, "before_cursor_execute", sent)
+
+
+def seed(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    server.insert(
+        uploads,
+        {"id": 1, "expires_at": aged(10), "hold": False, "s3_key": "a", "thumb_key": "ta", "etag": "e1", "size": 10},
+        {"id": 2, "expires_at": aged(0.5), "hold": False, "s3_key": "b", "thumb_key": None, "etag": None, "size": 20},
+        {"id": 3, "expires_at": aged(-0.5), "hold": False, "s3_key": "c", "thumb_key": None, "etag": "e3", "size": 40},
+        {"id": 4, "expires_at": aged(400), "hold": True, "s3_key": "d", "thumb_key": None, "etag": "e4", "size": 80},
+        {"id": 5, "expires_at": None, "hold": False, "s3_key": "e", "thumb_key": None, "etag": "e5", "size": 1},
+        {"id": 6, "expires_at": aged(100), "hold": False, "s3_key": None, "thumb_key": "tf", "etag": "e6", "size": 5},
+    )
+
+
+def declared(uploads: sa.Table, **owns: Any) -> Rows:
+    keys_ = S3Keys("acme-uploads", uploads.c.s3_key, **owns) if owns else S3Keys(
+        "acme-uploads", uploads.c.s3_key, uploads.c.thumb_key
+    )
+    return Rows(uploads, past(uploads.c.expires_at), uploads.c.hold.is_(False), owns=keys_)
+
+
+def test_survey_counts_what_goes_and_what_stays(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    plan = survey(SqlRows(declared(uploads), server.open()), since=AS_OF - timedelta(days=5))
+    assert (plan.eligible, plan.items, plan.total, plan.nulls, plan.ageless, plan.late) == (3, 3, 6, 1, 4, 2)
+    assert (plan.objects, plan.bytes, plan.conditional) == (4, None, 0)
+    assert plan.cutoff == AS_OF
+    assert plan.period == timedelta(0)
+    assert plan.ages == AgeProfile(days=((-10, 1), (-1, 1), (0, 1)), older=1)
+    assert plan.first.startswith("id=1 ")
+    assert plan.last.startswith("id=6 ")
+    assert "expires_at <" in plan.statement
+    assert "2026-03-01T12:00:00" in plan.parameters.values()
+    assert plan.cascades == ()
+
+
+def test_survey_adds_up_sizes_and_etags(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    owns = {"etag": uploads.c.etag, "size": uploads.c.size}
+    plan = survey(SqlRows(declared(uploads, **owns), server.open()))
+    assert (plan.objects, plan.bytes, plan.conditional) == (2, 30, 1)
+    rows = [r for page in SqlRows(declared(uploads, **owns), server.open()).scan(AS_OF, batch=9, portion=None) for r in page]
+    assert rows[0].objects == (ObjectRef("acme-uploads", "a", '"e1"', None, 10),)
+    assert rows[2].objects == ()
+
+
+def test_missing_size_makes_the_bytes_unknown(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    server.sql("UPDATE uploads SET size = NULL WHERE id = 2")
+    plan = survey(SqlRows(declared(uploads, size=uploads.c.size), server.open()))
+    assert isinstance(plan.bytes, Unknown)
+
+
+def test_shared_objects_are_counted_once(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    server.sql("UPDATE uploads SET s3_key = 'same' WHERE id IN (1, 2)")
+    assert survey(SqlRows(declared(uploads, shared=True), server.open())).objects == 1
+    assert survey(SqlRows(declared(uploads, shared=False), server.open())).objects == 2
+
+
+def test_schema_says_whether_objects_are_shared(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    database = server.open()
+    assert SqlRows(declared(uploads, size=uploads.c.size), database).shared
+    server.sql("CREATE UNIQUE INDEX one_key ON uploads (s3_key)")
+    assert not SqlRows(declared(uploads, size=uploads.c.size), database).shared
+
+
+@pytest.mark.parametrize("bad", ["", "s3://acme-uploads/x", "HTTPS://host/x", "é" * 600])
+def test_row_whose_key_names_no_object_is_left_out_and_counted(server: Server, uploads: sa.Table, bad: str) -> None:
+    seed(server, uploads)
+    with server.admin.begin() as connection:
+        connection.execute(uploads.update().where(uploads.c.id == 2).values(s3_key=bad))
+    rows = SqlRows(declared(uploads), server.open())
+    plan = survey(rows)
+    assert (plan.eligible, plan.items) == (3, 2)
+    assert any("left out" in note for note in plan.notes)
+    assert keys(rows) == [(1,), (6,)]
+
+
+def test_a_portion_is_the_oldest_rows_in_key_order(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    # Ids run against time, with ties.
+    server.insert(uploads, *({"id": i, "expires_at": aged(i // 2 + 1), "s3_key": f"k{i}"} for i in range(40)))
+    server.insert(uploads, {"id": 99, "expires_at": None, "s3_key": "none"})
+    rows = SqlRows(declared(uploads), server.open())
+    assert keys(rows, batch=4, portion=7) == [(i,) for i in (32, 34, 35, 36, 37, 38, 39)]
+    plan = survey(rows, portion=7)
+    assert (plan.items, plan.eligible, plan.objects) == (7, 40, 7)
+    assert plan.first.startswith("id=32")
+
+
+def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    server.insert(uploads, *({"id": 2 * i, "expires_at": aged(1 + i % 7), "s3_key": f"k{i}"} for i in range(1, 301)))
+    rows = SqlRows(declared(uploads), server.open())
+    seen: list[Key] = []
+    pages = 0
+    for page in rows.scan(AS_OF, batch=100, portion=None):
+        pages += 1
+        seen += [row.key for row in page]
+        server.insert(
+            uploads,
+            {"id": 2 * pages - 1, "expires_at": aged(3), "s3_key": "before"},
+            {"id": 10_000 + pages, "expires_at": aged(-3), "s3_key": "young"},
+        )
+    assert seen == [(2 * i,) for i in range(1, 301)]
+    assert pages == 3
+
+
+def test_ids_not_in_time_order_are_all_found(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    server.insert(uploads, *({"id": i, "expires_at": aged((i * 7919) % 101 - 50), "s3_key": None} for i in range(101)))
+    expected = [(i,) for i in range(101) if (i * 7919) % 101 - 50 > 0]
+    assert keys(SqlRows(declared(uploads), server.open()), batch=10) == expected
+
+
+def test_planning_sends_no_write_and_needs_only_select(pg: Server, uploads: sa.Table) -> None:
+    seed(pg, uploads)
+    pg.sql("CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)")
+    role = pg.role("GRANT SELECT ON uploads, notes")
+    rows = SqlRows(declared(uploads), pg.open(role))
+    with statements(rows.database) as seen:
+        plan = survey(rows, portion=2, since=AS_OF)
+        assert len(keys(rows, portion=2)) == 2
+        rows.present([(1,)])
+    assert not any(isinstance(n, Unknown) for n in (plan.eligible, plan.total, plan.ageless, plan.cascades[0].rows))
+    assert seen
+    assert {s.split()[0].upper() for s in seen} <= {"SELECT", "SHOW", "WITH"}
+
+
+def test_planning_sends_no_write_to_sqlite(sqlite: Server, uploads: sa.Table) -> None:
+    seed(sqlite, uploads)
+    rows = SqlRows(declared(uploads), sqlite.open())
+    with statements(rows.database) as seen:
+        survey(rows, portion=2, since=AS_OF)
+        assert len(keys(rows, portion=2)) == 2
+    assert {s.split()[0].upper() for s in seen} <= {"SELECT", "PRAGMA", "WITH", "BEGIN"}
+    assert not any(s.split()[-1] == "IMMEDIATE" for s in seen)
+
+
+def test_a_reading_transaction_refuses_a_write(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    database = server.open()
+    with database.reading() as connection, pytest.raises(sa.exc.DBAPIError, match=r"read-only|readonly"):
+        connection.execute(uploads.delete())
+
+
+def test_a_count_that_fails_is_unknown_and_never_zero(pg: Server, uploads: sa.Table) -> None:
+    seed(pg, uploads)
+    role = pg.role("GRANT SELECT (id, expires_at, hold) ON uploads")
+    plan = survey(SqlRows(declared(uploads), pg.open(role)))
+    assert plan.eligible == 3
+    assert plan.total == 6
+    for number in (plan.items, plan.objects):
+        assert isinstance(number, Unknown)
+        assert "permission denied" in number.why
+
+
+def test_row_level_security_makes_counts_unknown(pg: Server, uploads: sa.Table) -> None:
+    seed(pg, uploads)
+    role = pg.role("GRANT SELECT ON uploads")
+    pg.sql("ALTER TABLE uploads ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON uploads USING (id = 1)")
+    rows = SqlRows(declared(uploads), pg.open(role))
+    plan = survey(rows)
+    assert isinstance(plan.eligible, Unknown)
+    assert "row-level security" in plan.eligible.why
+    with pytest.raises(StoreError, match="row-level security"):
+        keys(rows)
+
+
+def test_table_or_column_that_is_not_there_is_named(server: Server, uploads: sa.Table) -> None:
+    rows = SqlRows(declared(uploads), server.open())
+    if server.kind == "sqlite":
+        server.sql("CREATE TABLE other (id int)")
+    with pytest.raises(ConfigError, match="no table uploads"):
+        survey(rows)
+    server.sql("CREATE TABLE uploads (id int PRIMARY KEY, expires_at timestamp, hold boolean)")
+    with pytest.raises(ConfigError, match="no column s3_key, thumb_key"):
+        survey(rows)
+
+
+def test_view_in_the_tables_place_is_refused(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    server.sql("ALTER TABLE uploads RENAME TO real_uploads", "CREATE VIEW uploads AS SELECT * FROM real_uploads")
+    with pytest.raises(ConfigError, match="is a view"):
+        survey(SqlRows(declared(uploads), server.open()))
+
+
+def test_age_profile_of_an_unindexed_large_table_is_unknown(
+    server: Server, uploads: sa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed(server, uploads)
+    monkeypatch.setattr("safedelete.sql.survey.SMALL_TABLE", 5)
+    assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, AgeProfile)
+    server.sql("DROP INDEX ix_uploads_expires_at")
+    assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, Unknown)
+
+
+def test_ageless_is_unknown_where_the_age_test_is_negated(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    rows = Rows(uploads, sa.not_(past(uploads.c.expires_at)))
+    assert isinstance(survey(SqlRows(rows, server.open())).ageless, Unknown)
+    either = Rows(uploads, sa.or_(past(uploads.c.expires_at), uploads.c.hold.is_(True)))
+    plan = survey(SqlRows(either, server.open()))
+    assert (plan.eligible, plan.ageless) == (4, 5)
+
+
+def test_orm_model_with_a_predicate_over_another_table(server: Server) -> None:
+    class Base(DeclarativeBase):
+        pass
+
+    class Item(Base):
+        __tablename__ = "items"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        at: Mapped[datetime] = mapped_column(sa.DateTime(timezone=True))
+        key: Mapped[str | None] = mapped_column("object_key")
+
+    class Hold(Base):
+        __tablename__ = "holds"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        item_id: Mapped[int]
+
+    Base.metadata.create_all(server.admin)
+    with server.admin.begin() as connection:
+        connection.execute(
+            sa.insert(Item.__table__), [{"id": i, "at": AS_OF - timedelta(days=i), "object_key": f"o/{i}"} for i in range(1, 6)]
+        )
+        connection.execute(sa.insert(Hold), [{"id": 1, "item_id": 4}])
+    rows = SqlRows(
+        Rows(
+            Item,
+            older_than(Item.at, days=2),
+            ~sa.exists().where(Hold.item_id == Item.id),
+            owns=S3Keys("acme-items", Item.key),
+        ),
+        server.open(),
+    )
+    plan = survey(rows)
+    assert (plan.eligible, plan.ageless, plan.objects) == (2, 4, 2)
+    assert isinstance(plan.ages, Unknown | AgeProfile)
+    sealed = next(iter(rows.scan(AS_OF, batch=10, portion=None)))
+    assert [r.key for r in sealed] == [(3,), (5,)]
+    batch = rows.begin(AS_OF)
+    assert batch.delete(batch.hold(sealed).rows).touched == {"items": 2}
+    batch.commit()
+
+
+class Lower(sa.TypeDecorator[str]):
+    impl = sa.String
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return None if value is None else value.upper()
+
+
+MOMENT = datetime(2025, 5, 4, 3, 2, 1, 123456)
+KEYS: dict[str, tuple[list[sa.Column[Any]], list[tuple[Any, ...]]]] = {
+    "integer": ([sa.Column("a", sa.Integer, primary_key=True)], [(i,) for i in (-5, 1, 2**31 - 1)]),
+    "uuid": ([sa.Column("a", sa.Uuid, primary_key=True)], [(uuid.UUID(int=i * 2**99 + 7),) for i in range(3)]),
+    "text": (
+        [sa.Column("a", sa.String(40), primary_key=True)],
+        [("",), ("it's",), ("50%",), ('"q"',), ("é\U0001f600",), ("a\\b",), ("A",), ("a",)],
+    ),
+    "datetime": (
+        [sa.Column("a", sa.DateTime, primary_key=True)],
+        [(MOMENT + timedelta(microseconds=i),) for i in range(3)],
+    ),
+    "date": ([sa.Column("a", sa.Date, primary_key=True)], [(date(2025, 1, i),) for i in (1, 2, 3)]),
+    "bytes": ([sa.Column("a", sa.LargeBinary, primary_key=True)], [(b"\x00\xff",), (b"",), (b"z",)]),
+    "composite": (
+        [sa.Column("a", sa.Integer, primary_key=True), sa.Column("b", sa.String(9), primary_key=True)],
+        [(1, "x"), (1, "y"), (2, "a"), (2, "x")],
+    ),
+    "composite of three": (
+        [
+            sa.Column("b", sa.Uuid, primary_key=True),
+            sa.Column("a", sa.Date, primary_key=True),
+            sa.Column("c", sa.BigInteger, primary_key=True),
+        ],
+        [(uuid.UUID(int=i), date(2025, 1, 1 + j), 2**40 + i) for i in range(2) for j in range(2)],
+    ),
+    "composite of bytes": (
+        [sa.Column("a", sa.LargeBinary, primary_key=True), sa.Column("b", sa.Integer, primary_key=True)],
+        [(b"\xff", 1), (b"\xff", 2), (b"a", 1)],
+    ),
+    "decorated": ([sa.Column("a", Lower(10), primary_key=True)], [("x",), ("y",), ("z",)]),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_kind_survive_scan_seal_hold_and_delete(server: Server, kind: str) -> None:
+    columns, values = KEYS[kind]
+    table = sa.Table("things", sa.MetaData(), *(c._copy() for c in columns), sa.Column("at", sa.DateTime))
+    server.create(table)
+    names = [c.name for c in columns]
+    server.insert(table, *({**dict(zip(names, v, strict=True)), "at": aged(1)} for v in values))
+    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+    assert len(found) == len(values)
+    assert {row.key for row in found} == set(values)
+    blob = encode(RowBatch(tuple(found)))
+    back = decode(blob.data, blob.sha256)
+    assert isinstance(back, RowBatch)
+    batch = rows.begin(AS_OF)
+    held = batch.hold(back.rows[1:])
+    assert held.missing == {}
+    done = batch.delete(held.rows)
+    assert (len(done.rows), done.kept) == (len(values) - 1, {})
+    batch.commit()
+    assert rows.present([row.key for row in found]) == {found[0].key}
+
+
+def test_aware_datetime_keys_survive(pg: Server) -> None:
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("a", sa.DateTime(timezone=True), primary_key=True), sa.Column("at", sa.Date)
+    )
+    pg.create(table)
+    values = [datetime(2025, 10, 26, 0, 30, 0, 7, tzinfo=UTC) + timedelta(hours=i) for i in range(3)]
+    pg.insert(table, *({"a": v, "at": date(2025, 1, 1)} for v in values))
+    pg.sql("ALTER ROLE CURRENT_USER SET timezone = 'Europe/Berlin'")
+    try:
+        rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+        found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+        assert [row.key[0] for row in found] == values
+        batch = rows.begin(AS_OF)
+        assert len(batch.delete(batch.hold(found).rows).rows) == 3
+        batch.rollback()
+    finally:
+        pg.sql("ALTER ROLE CURRENT_USER RESET timezone")
+
+
+def test_model_that_says_integer_where_the_table_says_bigint(pg: Server) -> None:
+    pg.sql("CREATE TABLE things (a bigint PRIMARY KEY, at timestamp)", f"INSERT INTO things VALUES ({2**40}, '2020-01-01')")
+    table = sa.Table("things", sa.MetaData(), sa.Column("a", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime))
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+    batch = rows.begin(AS_OF)
+    assert len(batch.delete(batch.hold(found).rows).rows) == 1
+    batch.rollback()
+
+
+@pytest.mark.parametrize("shape", ["aware", "naive", "zoned", "date", "s", "ms"])
+def test_time_columns_of_every_shape(server: Server, shape: str) -> None:
+    kinds: dict[str, Any] = {"aware": sa.DateTime(timezone=True), "date": sa.Date(), "s": sa.BigInteger(), "ms": sa.BigInteger()}
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("at", kinds.get(shape, sa.DateTime()))
+    )
+    options: dict[str, Any] = {"zoned": {"tz": "America/New_York"}, "s": {"unit": "s"}, "ms": {"unit": "ms"}}.get(shape, {})
+    test = older_than(table.c.at, days=3, **options)
+    server.create(table)
+    rows = Rows(table, test)
+    cutoff = rows.age_tests[0].cutoff
+    server.insert(table, *({"id": d, "at": cutoff.shaped(AS_OF - timedelta(days=d))} for d in range(1, 7)), {"id": 9, "at": None})
+    plan = survey(SqlRows(rows, server.open()))
+    assert plan.eligible == 3
+    assert plan.nulls == 1
+    assert plan.ageless == 6
+    assert isinstance(plan.ages, AgeProfile)
+    assert sum(n for _, n in plan.ages.days) + plan.ages.older == 6
+    assert sum(n for d, n in plan.ages.days if d < 0) + plan.ages.older == 3
+
+
+def test_sqlite_key_that_is_null_is_left_out(sqlite: Server) -> None:
+    sqlite.sql("CREATE TABLE things (a text PRIMARY KEY, at timestamp)", "INSERT INTO things VALUES (NULL, '2020-01-01'), ('x', '2020-01-01')")
+    table = sa.Table("things", sa.MetaData(), sa.Column("a", sa.String, primary_key=True), sa.Column("at", sa.DateTime))
+    rows = SqlRows(Rows(table, past(table.c.at)), sqlite.open())
+    plan = survey(rows)
+    assert (plan.eligible, plan.items) == (2, 1)
+    assert keys(rows) == [("x",)]
+
+
+FAMILY = (
+    "CREATE TABLE a (id int PRIMARY KEY, code varchar(9) UNIQUE, at timestamp)",
+    "CREATE TABLE b (id int PRIMARY KEY, a_id int REFERENCES a (id) ON DELETE CASCADE)",
+    "CREATE TABLE c (id int PRIMARY KEY, a_code varchar(9) REFERENCES a (code) ON DELETE CASCADE)",
+    "CREATE TABLE d (id int, n int, b_id int REFERENCES b (id) ON DELETE CASCADE, c_id int REFERENCES c (id) ON DELETE CASCADE, PRIMARY KEY (id, n))",
+    "CREATE TABLE e (id int PRIMARY KEY, d_id int, d_n int, FOREIGN KEY (d_id, d_n) REFERENCES d (id, n) ON DELETE SET NULL)",
+    "CREATE TABLE f (id int PRIMARY KEY, b_id int REFERENCES b (id))",
+    "CREATE TABLE g (id int PRIMARY KEY, a_id int REFERENCES a (id) ON DELETE RESTRICT)",
+    "INSERT INTO a VALUES (1, 'one', '2020-01-01'), (2, 'two', '2020-01-01'), (3, 'three', '2020-01-01'), (4, 'four', '2030-01-01')",
+    "INSERT INTO b VALUES (10, 1), (11, 1), (12, 4), (13, NULL)",
+    "INSERT INTO c VALUES (20, 'one'), (21, 'two'), (22, 'four')",
+    "INSERT INTO d VALUES (30, 1, 10, 20), (31, 1, 12, 21), (32, 1, 12, 22), (33, 1, NULL, NULL)",
+    "INSERT INTO e VALUES (40, 30, 1), (41, 31, 1), (42, 32, 1), (43, NULL, NULL)",
+    "INSERT INTO f VALUES (50, 11), (51, 12)",
+    "INSERT INTO g VALUES (60, 3), (61, 4)",
+)
+
+
+def family() -> sa.Table:
+    return sa.Table(
+        "a", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime)
+    )
+
+
+def numbers(cascades: tuple[Cascade, ...]) -> dict[tuple[str, str], Any]:
+    return {(c.table, c.action): c.rows for c in cascades}
+
+
+def test_blast_radius_follows_every_path_once(server: Server) -> None:
+    server.sql(*FAMILY)
+    table = family()
+    plan = survey(SqlRows(Rows(table, past(table.c.at)), server.open()))
+    assert numbers(plan.cascades) == {
+        ("b", "delete"): 2,
+        ("c", "delete"): 2,
+        ("d", "delete"): 2,
+        ("e", "set null"): 2,
+        ("f", "block"): 1,
+        ("g", "block"): 1,
+    }
+    assert any("b (a_id) has no index" in note for note in plan.notes)
+
+
+def test_plan_of_the_blast_radius_agrees_with_what_the_database_touches(server: Server) -> None:
+    server.sql(*FAMILY, "DELETE FROM f", "DELETE FROM g")
+    table = family()
+    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    plan = survey(rows)
+    planned = {c.table: c.rows for c in plan.cascades if c.action != "block"}
+    batch = rows.begin(AS_OF)
+    (page,) = rows.scan(AS_OF, batch=10, portion=None)
+    assert batch.delete(batch.hold(page).rows).touched == {"a": 3, **planned}
+    batch.rollback()
+
+
+def test_cascade_into_itself_is_followed_to_the_end(server: Server) -> None:
+    server.sql(
+        "CREATE TABLE a (id int PRIMARY KEY, parent int REFERENCES a (id) ON DELETE CASCADE, at timestamp)",
+        "CREATE TABLE b (id int PRIMARY KEY, a_id int REFERENCES a (id) ON DELETE CASCADE)",
+        "INSERT INTO a VALUES (1, NULL, '2020-01-01'), (2, 1, '2030-01-01'), (3, 2, '2030-01-01'), (4, 3, '2020-01-01'), (9, NULL, '2030-01-01')",
+        "INSERT INTO b VALUES (1, 3), (2, 9), (3, 1)",
+    )
+    table = family()
+    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    assert numbers(survey(rows).cascades) == {("a", "delete"): 2, ("b", "delete"): 2}
+    batch = rows.begin(AS_OF)
+    (page,) = rows.scan(AS_OF, batch=10, portion=None)
+    done = batch.delete(batch.hold(page).rows)
+    assert len(done.rows) == 2
+    assert done.touched == {"a": 4, "b": 2}
+    batch.rollback()
+
+
+def test_planned_children_do_not_block_their_planned_parent(server: Server) -> None:
+    server.sql(
+        "CREATE TABLE a (id int PRIMARY KEY, parent int REFERENCES a (id), at timestamp)",
+        "INSERT INTO a VALUES (1, NULL, '2020-01-01'), (2, 1, '2020-01-01'), (3, 2, '2030-01-01')",
+    )
+    table = family()
+    assert numbers(survey(SqlRows(Rows(table, past(table.c.at)), server.open())).cascades) == {("a", "block"): 1}
+
+
+def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:
+    pg.sql(
+        "CREATE TABLE a (id int PRIMARY KEY, at timestamp) PARTITION BY RANGE (id)",
+        "CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE a2 PARTITION OF a FOR VALUES FROM (10) TO (20)",
+        "CREATE TABLE b (id int, a_id int REFERENCES a (id) ON DELETE CASCADE) PARTITION BY RANGE (id)",
+        "CREATE TABLE b1 PARTITION OF b FOR VALUES FROM (0) TO (100)",
+        "INSERT INTO a VALUES (1, '2020-01-01'), (11, '2020-01-01')",
+        "INSERT INTO b VALUES (1, 1), (2, 11), (3, 11)",
+    )
+    table = family()
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    assert numbers(survey(rows).cascades) == {("b", "delete"): 3}
+    (page,) = rows.scan(AS_OF, batch=10, portion=None)
+    batch = rows.begin(AS_OF)
+    assert batch.delete(batch.hold(page).rows).touched == {"a": 2, "b": 3}
+    batch.rollback()

@@ -430,8 +430,12 @@ class Ledger(LedgerReader, Protocol):
     def drop_seal(self, run: str) -> None:
         """Forget a run's sealed batches. Idempotent."""
 
-    def doubt(self, ref: BatchRef) -> None:
-        """Mark a batch in doubt, committed before its first request. Idempotent."""
+    def doubt(self, ref: BatchRef) -> bool:
+        """Mark a batch in doubt, committed before its first request. Idempotent.
+
+        Returns False, and changes nothing, where the batch is settled already: by a commit whose answer was lost, or by
+        whoever took the lease over. Raises LedgerError when there is no such batch.
+        """
 
     def settle(
         self,
@@ -442,7 +446,8 @@ class Ledger(LedgerReader, Protocol):
         transaction: Transaction | None,
     ) -> None:
         """Record a batch's outcomes. In the given transaction where it is on the ledger's own database, so that rows
-        and record commit together; else by itself, after the caller's commit.
+        and record commit together; else by itself, after the caller's commit. Idempotent; the last one given counts.
+        Raises LedgerError when there is no such batch.
         """
 
     def joins(self, transaction: Transaction) -> bool:

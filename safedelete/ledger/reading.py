@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Engine, Row, func, select
 from sqlalchemy.exc import DBAPIError
 
-from safedelete.core.decision import Approval, Approved
+from safedelete.core.decision import Approval
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState
@@ -18,12 +18,8 @@ from safedelete.core.seal import decode
 from safedelete.errors import BindingError, LedgerError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
+from safedelete.ledger.past import TAUGHT, past_runs
 from safedelete.ports import BatchRef, Binding, RunRecord, StoredBatch
-
-TAUGHT: Final = frozenset({RunState.SUCCEEDED, RunState.REFUSED, RunState.FAILED, RunState.INCOMPLETE})
-"""Finished runs that the guard may look at; it decides itself which of them teach."""
-
-CLOCK_WENT_BACK: Final = "SD112"
 
 
 class SqlLedgerReader:
@@ -94,19 +90,7 @@ class SqlLedgerReader:
 
     def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
         """Return finished purges of a job with their plans, newest first. Reads only."""
-        return [
-            PastRun(
-                run=record.run,
-                plan=record.plan,
-                state=record.state.value,
-                finished_at=record.finished_at,
-                deleted={name: tally.deleted for name, tally in record.tally.items()},
-                teaches=record.teaches,
-                overrules=_overrules(record),
-            )
-            for record in self.runs(job, limit=limit, states=TAUGHT)
-            if record.plan is not None
-        ]
+        return past_runs(self.runs(job, limit=limit, states=TAUGHT))
 
     def runs(
         self, job: str | None, *, limit: int, states: Collection[RunState] | None = None
@@ -199,19 +183,6 @@ class SqlLedgerReader:
         query = select(t.sha256).where(t.run == run).order_by(t.target, t.seq)
         with told("read checksums"), self.engine.connect() as connection:
             yield from connection.execute(query).scalars()
-
-
-def _overrules(record: RunRecord) -> tuple[str, ...]:
-    """Return the runs whose wrong clock was accepted with this run's approval; the guard leaves them out."""
-    decision = record.decision
-    if (
-        not isinstance(decision, Approved)
-        or decision.approval is None
-        or CLOCK_WENT_BACK not in decision.approval.codes
-    ):
-        return ()
-    named = (f.numbers.get("runs") for f in decision.findings if f.code == CLOCK_WENT_BACK)
-    return tuple(run for runs in named if isinstance(runs, str) for run in runs.split(","))
 
 
 def _state(kind: Any, value: str, where: str) -> Any:

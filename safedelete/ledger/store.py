@@ -108,12 +108,18 @@ class SqlLedger(SqlLedgerReader):
         with told("drop a seal"), self.engine.begin() as connection:
             connection.execute(delete(tables.batch).where(tables.batch.c.run == run))
 
-    def doubt(self, ref: BatchRef) -> None:
-        """Mark a batch in doubt."""
+    def doubt(self, ref: BatchRef) -> bool:
+        """Mark a batch in doubt; False where it is settled already."""
+        unsettled = tables.batch.c.state != BatchState.DONE.value
+        statement = (
+            update(tables.batch).where(*_place(ref), unsettled).values(state=BatchState.IN_DOUBT.value)
+        )
         with told("mark a batch in doubt"), self.engine.begin() as connection:
-            connection.execute(
-                update(tables.batch).where(*_place(ref)).values(state=BatchState.IN_DOUBT.value)
-            )
+            marked = connection.execute(statement).rowcount == 1
+            there = marked or connection.execute(select(tables.batch.c.seq).where(*_place(ref))).first()
+        if not there:
+            raise _no_batch(ref)
+        return marked
 
     def settle(
         self,
@@ -141,10 +147,12 @@ class SqlLedger(SqlLedgerReader):
                 and self.joins(transaction)
                 and isinstance(transaction, SqlTransaction)
             ):
-                transaction.connection.execute(statement)
+                found = transaction.connection.execute(statement).rowcount
             else:
                 with self.engine.begin() as connection:
-                    connection.execute(statement)
+                    found = connection.execute(statement).rowcount
+        if found != 1:
+            raise _no_batch(ref)
 
     def joins(self, transaction: Transaction) -> bool:
         """Whether a transaction is on this ledger's own database."""
@@ -230,6 +238,14 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "teaches": change.teaches,
     }
     return {name: value for name, value in columns.items() if value is not None}
+
+
+def _no_batch(ref: BatchRef) -> LedgerError:
+    return LedgerError(
+        f"There is no sealed batch {ref.target}/{ref.seq} of run {ref.run}.",
+        hint="Its seal was dropped while this process was working; look at the run with `safedelete show`.",
+        deleted=None,
+    )
 
 
 def _place(ref: BatchRef) -> tuple[Any, ...]:

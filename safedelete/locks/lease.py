@@ -10,6 +10,8 @@ every further request, whatever the database would say.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC
 from typing import Any, Final
 
@@ -32,7 +34,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from safedelete.errors import LedgerError, LockHeldError, LockLostError
+from safedelete.errors import LedgerError, LockHeldError, LockLostError, StoreError
 from safedelete.ports import Clock, Transaction
 
 metadata: Final = MetaData()
@@ -208,7 +210,8 @@ class HeldLease:
         query = select(table.c.token).where(self._ours())
         connection = self._joined(transaction)
         if connection is not None:
-            found = connection.execute(query).first()
+            with _in_batch():
+                found = connection.execute(query).first()
         else:
             try:
                 with self._lock.engine.connect() as own:
@@ -229,19 +232,22 @@ class HeldLease:
         if connection.dialect.name == "sqlite":
             # BEGIN IMMEDIATE keeps every other writer out, the heartbeat too: so the batch itself renews.
             asked = self._lock.clock.uptime()
-            found = connection.execute(self._renewal()).rowcount == 1
+            with _in_batch():
+                found = connection.execute(self._renewal()).rowcount == 1
             if found:
                 self._deadline = max(self._deadline, asked + self._length)
         else:
             query = select(table.c.token).where(self._ours()).with_for_update(read=True)
-            found = connection.execute(query).first() is not None
+            with _in_batch():
+                found = connection.execute(query).first() is not None
         if not found:
             self._lost = "another run took it over, or it expired"
             raise self._gone(self._lost)
         self.gate()
 
     def release(self) -> None:
-        """Stop renewing and let the next run in at once."""
+        """Stop renewing and let the next run in at once; whoever still holds this object may delete nothing more."""
+        self._lost = self._lost or "it was given back"
         self._over.set()
         self._heart.join(timeout=5)
         statement = update(table).where(*self._mine()).values(expires_ms=0)
@@ -251,7 +257,7 @@ class HeldLease:
                 connection.execute(statement)
         except SQLAlchemyError:
             # An unreleased lease only makes the next run wait until it expires.
-            self._lost = "it could not be released"
+            return
 
     def _beat(self) -> None:
         pause = self._lock.seconds / 4
@@ -294,6 +300,19 @@ class HeldLease:
             hint="This run deletes nothing more. The next run goes on from the ledger.",
             deleted=None,
         )
+
+
+@contextmanager
+def _in_batch() -> Iterator[None]:
+    """Tell a batch's broken transaction, which may be tried again, from a lease that is lost."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        text = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise StoreError(
+            f"The lease could not be read in the batch's transaction: {text}. Nothing of this batch was deleted.",
+            hint="The connection was lost, or another statement holds the lease's row.",
+        ) from error
 
 
 def _wait_briefly(connection: Connection) -> None:

@@ -4,7 +4,7 @@ It takes an ``Approved`` and a ``Cleared``, which only the guard and the preflig
 transaction that holds its rows from first to last, and its steps stand in this order because the one after each
 cannot be undone:
 
-1. intent: the batch is marked in doubt in the ledger, committed;
+1. intent: a batch with objects is marked in doubt in the ledger, committed;
 2. fence, then hold the sealed rows that still match and still name the sealed objects;
 3. delete the rows behind a savepoint, and hold what that touched against the plan: whatever the database refuses
    shows here, before any object is touched;
@@ -26,14 +26,15 @@ import structlog
 
 from safedelete.core.decision import Approved
 from safedelete.core.item import Key, ObjectRef, SealedRow
-from safedelete.core.outcome import DANGLING, LOCKED, ItemOutcome, Outcome, Tally
+from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
 from safedelete.errors import BlastRadiusError, LedgerError, PartialDeleteError, StalePlanError, StoreError
 from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
 from safedelete.phases.preflight import Cleared
-from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven
+from safedelete.phases.record import record
+from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, stayed_after_all
 from safedelete.ports import (
     BatchRef,
     Clock,
@@ -86,11 +87,16 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
     """
     plan = approved.plan
     _matching(plan, cleared, run, tools.ledger)
-    sealed = tools.ledger.sealed(run)
+    sealed, settled = tools.ledger.sealed(run), tools.ledger.tally(run)
     work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
     for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
         if isinstance(part, RowPart):
-            radius = Radius.planned(target, sealed=sealed.get(index, 0), free=part.may_touch)
+            radius = Radius.planned(
+                target,
+                sealed=sealed.get(index, 0),
+                free=part.may_touch,
+                deleted=settled.get(index, Tally()).deleted,
+            )
             todo: _Batch = _RowBatches(work, part, radius)
         else:
             todo = _ObjectBatches(work, part)
@@ -153,37 +159,49 @@ class _RowBatches(_Batch):
         self._work = work
         self._part = part
         self._radius = radius
+        self._unsure: dict[BatchRef, Mapping[str, int]] = {}
+        """What a batch touched whose commit may or may not have happened."""
 
     def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
         assert isinstance(stored.items, RowBatch)
         tools, store = self._work.tools, self._part.store
-        last = stored.state is BatchState.DEFERRED
+        # What a batch still owes says that it was deferred; its state does not, once its last pass has been begun.
+        last = bool(stored.pending)
         places = {row.key: i for i, row in enumerate(stored.items.rows)}
         wanted = [stored.items.rows[i] for i in stored.pending] if last else list(stored.items.rows)
-        if store is not None:
-            tools.ledger.doubt(stored.ref)
+        if (store is not None or doubt) and not self._intend(stored):
+            return
         transaction = self._part.target.begin(self._work.as_of)
         try:
             joined = tools.ledger.joins(transaction)
-            if store is None and not joined:
-                # Rows and record commit apart: without intent, a crash in between would look like "not attempted".
-                tools.ledger.doubt(stored.ref)
-            kept, touched = self._delete(transaction, wanted, store, ask=doubt or last)
+            # Rows and record that commit apart: without intent, a crash in between would look like "not attempted".
+            if store is None and not joined and not self._intend(stored):
+                transaction.rollback()
+                return
+            kept, touched = self._delete(transaction, wanted, store, doubt=doubt, last=last)
             outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
             locked = [] if last else [i for i, o in outcomes.items() if o.code == LOCKED]
             final = {i: o for i, o in outcomes.items() if i not in locked}
             tally = self._work.settle(stored, final, locked, transaction) if joined else None
             tools.lease.pin(transaction)
+            self._unsure[stored.ref] = touched
             transaction.commit()
         except BaseException:
             transaction.rollback()
             raise
-        self._radius.spend(touched)
+        self._radius.spend(self._unsure.pop(stored.ref))
         if tally is None:
             tally = self._work.settle(stored, final, locked, None)
         self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
         if store is not None:
             _stop_when_denied(stored, final)
+
+    def _intend(self, stored: StoredBatch) -> bool:
+        """Mark a batch in doubt; False where it is settled, by a commit whose answer was lost."""
+        if self._work.tools.ledger.doubt(stored.ref):
+            return True
+        self._radius.spend(self._unsure.pop(stored.ref, {}))
+        return False
 
     def _delete(
         self,
@@ -191,7 +209,8 @@ class _RowBatches(_Batch):
         wanted: Sequence[SealedRow],
         store: ObjectStore | None,
         *,
-        ask: bool,
+        doubt: bool,
+        last: bool,
     ) -> tuple[dict[Key, ItemOutcome], Mapping[str, int]]:
         tools = self._work.tools
         tools.lease.fence(transaction)
@@ -201,8 +220,10 @@ class _RowBatches(_Batch):
         kept |= deletion.kept
         if store is None:
             return kept, deletion.touched or {}
-        if ask:
-            kept = proven(wanted, kept, held.named, store)
+        if doubt or last:
+            # A locked row is not judged before its last pass: it may still go, after its objects.
+            settled = {key: o for key, o in kept.items() if last or o.code != LOCKED}
+            kept |= proven(wanted, settled, held.named, store)
         refs = list(dict.fromkeys(ref for row in deletion.rows for ref in row.objects))
         shared = self._part.target.shares_objects
         spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
@@ -214,12 +235,10 @@ class _RowBatches(_Batch):
         kept |= {row.key: kept_for_objects(row, answers, spared) for row in deletion.rows if row.key in bad}
         transaction.undo()
         again = self._within_radius(transaction.delete(good))
-        # Its objects are gone by now: a row that cannot go after all is left without them.
         kept |= {
-            key: ItemOutcome(
-                Outcome.FAILED, DANGLING, f"its objects went, then the row stayed: {o.detail or o.code}"
-            )
-            for key, o in again.kept.items()
+            row.key: stayed_after_all(row, again.kept[row.key], answers, spared)
+            for row in good
+            if row.key in again.kept
         }
         return kept, again.touched or {}
 
@@ -253,12 +272,13 @@ class _ObjectBatches(_Batch):
         self._part = part
 
     def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
-        del (
-            doubt
-        )  # Deleting the same objects again gives the same end; nothing but the objects depends on it.
+        # Deleting the same objects again gives the same end, so doubt changes nothing but the outcome's name.
+        del doubt
         assert isinstance(stored.items, ObjectBatch)
         tools = self._work.tools
         refs = stored.items.objects
+        if not tools.ledger.doubt(stored.ref):
+            return
         tools.lease.fence()
 
         def gate() -> None:
@@ -269,15 +289,7 @@ class _ObjectBatches(_Batch):
         outcomes = {
             i: answers[ref] for i, ref in enumerate(refs) if answers[ref].state is not Outcome.DELETED
         }
-        transaction = tools.ledger.open()
-        try:
-            tally = Tally.of(outcomes.values()) + Tally(deleted=len(refs) - len(outcomes))
-            tools.ledger.settle(stored.ref, tally, outcomes, (), transaction)
-            tools.lease.pin(transaction)
-            transaction.commit()
-        except BaseException:
-            transaction.rollback()
-            raise
+        tally = record(tools.ledger, tools.lease, stored, outcomes)
         self._work.report(stored, outcomes, tally)
         _stop_when_denied(stored, outcomes)
 

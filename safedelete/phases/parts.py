@@ -83,13 +83,22 @@ class Radius:
     spent: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def planned(cls, plan: TargetPlan, *, sealed: int, free: frozenset[str]) -> Radius:
-        """Take the limits from a plan; a cascade whose size is unknown allows none."""
+    def planned(cls, plan: TargetPlan, *, sealed: int, free: frozenset[str], deleted: int = 0) -> Radius:
+        """Take the limits from a plan; a cascade whose size is unknown allows none.
+
+        Args:
+            plan: The target's plan.
+            sealed: Its sealed rows.
+            free: Tables that triggers may write to.
+            deleted: Rows that this run deleted before it was interrupted. What they touched elsewhere is not known any
+                more, so the other tables' limits begin anew.
+        """
         allowed: dict[str, int] = {}
         for cascade in plan.cascades:
             if cascade.action != "block":
                 allowed[cascade.table] = allowed.get(cascade.table, 0) + _rows(cascade)
-        return cls(plan.name, sealed + allowed.pop(plan.name, 0), allowed, free)
+        spent = {plan.name: deleted} if deleted else {}
+        return cls(plan.name, sealed + allowed.pop(plan.name, 0), allowed, free, spent)
 
     def broken_by(self, touched: Mapping[str, int]) -> str:
         """Say what in this batch lies outside the plan; empty when nothing does."""

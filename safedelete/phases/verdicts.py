@@ -30,10 +30,31 @@ def kept_for_objects(
     ref, answer = min(stayed, key=lambda pair: _WORST.index(pair[1].state))
     where = f"s3://{ref.bucket}/{ref.key}"
     said = f"{where}: {answer.code or answer.state.value}" + (f" ({answer.detail})" if answer.detail else "")
-    went = [f"s3://{r.bucket}/{r.key}" for r, a in asked if a.state is Outcome.DELETED]
-    if went:
-        return ItemOutcome(Outcome.FAILED, DANGLING, f"{', '.join(went)} went; {said}")
+    lost = _lost(row, answers, spared)
+    if lost:
+        return ItemOutcome(Outcome.FAILED, DANGLING, f"{lost} is gone; {said}")
     return ItemOutcome(answer.state, answer.code, said)
+
+
+def stayed_after_all(
+    row: SealedRow,
+    why: ItemOutcome,
+    answers: Mapping[ObjectRef, ItemOutcome],
+    spared: frozenset[ObjectRef],
+) -> ItemOutcome:
+    """Say what becomes of a row whose objects all went, and which then could not be deleted."""
+    lost = _lost(row, answers, spared)
+    if why.state is Outcome.GONE or not lost:
+        return why
+    return ItemOutcome(
+        Outcome.FAILED, DANGLING, f"{lost} is gone; then the row stayed: {why.detail or why.code}"
+    )
+
+
+def _lost(row: SealedRow, answers: Mapping[ObjectRef, ItemOutcome], spared: frozenset[ObjectRef]) -> str:
+    # One that was gone already may have gone in an earlier attempt at this very row.
+    gone = [ref for ref in row.objects if ref not in spared and answers[ref].state in ACKNOWLEDGED]
+    return ", ".join(f"s3://{ref.bucket}/{ref.key}" for ref in gone)
 
 
 def proven(

@@ -5,19 +5,20 @@ Also settles what a run left open: batches of a plan that is abandoned, and item
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 import structlog
 
 from safedelete.core.item import Key, ObjectRef
-from safedelete.core.outcome import GONE, ItemOutcome, Outcome, Tally
+from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch
-from safedelete.phases.parts import ObjectPart, Part, Progress, Stop
+from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
+from safedelete.phases.record import record
 from safedelete.phases.verdicts import proven
-from safedelete.ports import Ledger, ObjectStore, Presence, StoredBatch
+from safedelete.ports import Lease, Ledger, ObjectStore, Presence, StoredBatch
 
 log = structlog.get_logger("safedelete.verify")
 
@@ -29,13 +30,16 @@ NOT_ATTEMPTED: Final = ItemOutcome(Outcome.BLOCKED, "not-attempted", "the run st
 _ABSENT: Final = frozenset({Outcome.DELETED, Outcome.GONE})
 
 
-def verify(run: str, parts: Sequence[Part], ledger: Ledger, *, stop: Stop, progress: Progress) -> int:
+def verify(
+    run: str, parts: Sequence[Part], ledger: Ledger, lease: Lease, *, stop: Stop, progress: Progress
+) -> int:
     """Look for every item that was deleted or gone. Reads the stores; amends the ledger where they disagree.
 
     Args:
         run: The run.
         parts: Its targets, in order.
         ledger: Its ledger.
+        lease: Proven before anything is amended.
         stop: Checked between batches.
         progress: Told after each batch.
 
@@ -48,8 +52,7 @@ def verify(run: str, parts: Sequence[Part], ledger: Ledger, *, stop: Stop, progr
         stop.between()
         found = _residue(stored, parts[stored.ref.target])
         if found:
-            outcomes = dict(stored.outcomes) | found
-            ledger.settle(stored.ref, _sum(stored, outcomes), outcomes, (), None)
+            record(ledger, lease, stored, dict(stored.outcomes) | found)
             for index, outcome in found.items():
                 log.error(
                     "residue",
@@ -64,7 +67,15 @@ def verify(run: str, parts: Sequence[Part], ledger: Ledger, *, stop: Stop, progr
     return residue
 
 
-def settle_open(run: str, parts: Sequence[Part] | None, ledger: Ledger, *, as_of: datetime | None) -> Tally:
+def settle_open(
+    run: str,
+    parts: Sequence[Part | None],
+    ledger: Ledger,
+    lease: Lease,
+    *,
+    as_of: datetime | None,
+    redefined: bool = False,
+) -> Tally:
     """Give every item that has no outcome yet one, so that the sums match. Deletes nothing.
 
     A sealed batch was never asked for anything: its items are kept. A batch in doubt is looked at key by key; a row
@@ -72,26 +83,28 @@ def settle_open(run: str, parts: Sequence[Part] | None, ledger: Ledger, *, as_of
 
     Args:
         run: The run.
-        parts: Its targets; None when they cannot be reached any more, which makes what is in doubt unknown.
+        parts: Its targets by index; one that is None or left out cannot be reached any more, which makes what is
+            in doubt there unknown.
         ledger: Its ledger.
+        lease: Proven before each batch is recorded.
         as_of: The plan's instant.
+        redefined: The targets are not defined as they were when the run was planned, so what a row names by the
+            definition of today says nothing: every object it was sealed with counts.
 
     Returns:
         The outcomes that were added.
     """
     added = Tally()
     for stored in ledger.batches(run, {BatchState.SEALED, BatchState.IN_DOUBT, BatchState.DEFERRED}):
-        places = stored.pending if stored.state is BatchState.DEFERRED else tuple(range(len(stored.items)))
+        places = stored.pending or tuple(range(len(stored.items)))
+        part = parts[stored.ref.target] if stored.ref.target < len(parts) else None
         if stored.state is BatchState.SEALED:
             found = dict.fromkeys(places, NOT_ATTEMPTED)
-        elif parts is None or as_of is None:
-            found = dict.fromkeys(
-                places, ItemOutcome(Outcome.UNKNOWN, "unreachable", "its target is not declared any more")
-            )
+        elif part is None or as_of is None:
+            found = dict.fromkeys(places, _unreachable("its target"))
         else:
-            found = _look(stored, places, parts[stored.ref.target], as_of)
-        outcomes = dict(stored.outcomes) | found
-        ledger.settle(stored.ref, _sum(stored, outcomes), outcomes, (), None)
+            found = _look(stored, places, part, as_of, redefined=redefined)
+        record(ledger, lease, stored, dict(stored.outcomes) | found)
         added += Tally.of(found.values())
         for outcome in found.values():
             if outcome.state in (Outcome.FAILED, Outcome.UNKNOWN):
@@ -99,8 +112,8 @@ def settle_open(run: str, parts: Sequence[Part] | None, ledger: Ledger, *, as_of
     return added
 
 
-def _sum(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome]) -> Tally:
-    return Tally.of(outcomes.values()) + Tally(deleted=len(stored.items) - len(outcomes))
+def _unreachable(what: str) -> ItemOutcome:
+    return ItemOutcome(Outcome.UNKNOWN, "unreachable", f"{what} is not declared any more, so nobody can look")
 
 
 def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
@@ -113,7 +126,7 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
     if isinstance(part, ObjectPart):
         assert isinstance(stored.items, ObjectBatch)
         objects = {i: (stored.items.objects[i],) for i in gone}
-        return _objects_left(objects, part.target.store, frozenset())
+        return _objects_left(objects, part.target.store.remaining(_refs(objects)) if gone else {})
     assert isinstance(stored.items, RowBatch)
     rows = stored.items.rows
     there = set(part.target.present([rows[i].key for i in gone])) if gone else set[Key]()
@@ -124,23 +137,42 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
     }
     # A row that was gone before the run came is no reason to expect its objects gone.
     mine = {i: rows[i].objects for i in gone if i not in found and i not in stored.outcomes}
-    if part.store is not None:
-        refs = [ref for owned in mine.values() for ref in owned]
-        spared = (
-            frozenset(part.target.named(refs))
-            if part.target.shares_objects and refs
-            else frozenset[ObjectRef]()
+    return found if part.store is None else found | _owned_left(mine, part, part.store)
+
+
+def _owned_left(
+    owned: Mapping[int, Sequence[ObjectRef]], part: RowPart, store: ObjectStore
+) -> dict[int, ItemOutcome]:
+    refs = _refs(owned)
+    if not refs:
+        return {}
+    # What a row that stays names must be there, and what none names must not.
+    named = frozenset(part.target.named(refs)) if part.target.shares_objects else frozenset[ObjectRef]()
+    left = store.remaining([ref for ref in refs if ref not in named])
+    if left and not part.target.shares_objects:
+        # A key that has been used again, by a row and an object which came after.
+        again = frozenset(part.target.named(list(left)))
+        left = {ref: presence for ref, presence in left.items() if ref not in again}
+    seen = store.presence([ref for ref in refs if ref in named]) if named else {}
+    lost = {
+        index: ItemOutcome(
+            Outcome.FAILED, DANGLING, f"s3://{ref.bucket}/{ref.key} is gone, and a row that stays names it"
         )
-        found |= _objects_left(mine, part.store, spared)
-    return found
+        for index, mine in owned.items()
+        for ref in mine
+        if seen.get(ref) is Presence.ABSENT
+    }
+    return _objects_left(owned, left) | lost
+
+
+def _refs(objects: Mapping[int, Sequence[ObjectRef]]) -> list[ObjectRef]:
+    return list(dict.fromkeys(ref for mine in objects.values() for ref in mine))
 
 
 def _objects_left(
-    objects: Mapping[int, Sequence[ObjectRef]], store: ObjectStore, spared: Collection[ObjectRef]
+    objects: Mapping[int, Sequence[ObjectRef]], left: Mapping[ObjectRef, Presence]
 ) -> dict[int, ItemOutcome]:
-    refs = [ref for owned in objects.values() for ref in owned if ref not in spared]
-    left = store.remaining(refs) if refs else {}
-    found = {}
+    found: dict[int, ItemOutcome] = {}
     for index, owned in objects.items():
         for ref in owned:
             presence = left.get(ref)
@@ -154,8 +186,12 @@ def _objects_left(
     return found
 
 
-def _look(stored: StoredBatch, places: Sequence[int], part: Part, as_of: datetime) -> dict[int, ItemOutcome]:
+def _look(
+    stored: StoredBatch, places: Sequence[int], part: Part, as_of: datetime, *, redefined: bool
+) -> dict[int, ItemOutcome]:
     kept = ItemOutcome(Outcome.BLOCKED, "abandoned", "kept: the plan was abandoned")
+    if isinstance(part, ObjectPart) is not isinstance(stored.items, ObjectBatch):
+        return dict.fromkeys(places, _unreachable("a target of its kind"))
     if isinstance(part, ObjectPart):
         assert isinstance(stored.items, ObjectBatch)
         objects = stored.items.objects
@@ -173,8 +209,9 @@ def _look(stored: StoredBatch, places: Sequence[int], part: Part, as_of: datetim
         held = transaction.hold(list(rows.values()))
     finally:
         transaction.rollback()
-    if part.store is None:
-        return {i: held.missing.get(row.key, kept) for i, row in rows.items()}
-    missing = {row.key: held.missing.get(row.key, kept) for row in rows.values()}
-    found = proven(list(rows.values()), missing, held.named, part.store)
+    found = {row.key: held.missing.get(row.key, kept) for row in rows.values()}
+    if part.store is not None:
+        found = proven(list(rows.values()), found, {} if redefined else held.named, part.store)
+    else:
+        found |= {row.key: _unreachable("the store of its objects") for row in rows.values() if row.objects}
     return {i: found[row.key] for i, row in rows.items()}

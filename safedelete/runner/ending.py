@@ -16,7 +16,7 @@ from safedelete.errors import (
     SafeDeleteError,
 )
 from safedelete.phases.verify import settle_open
-from safedelete.ports import RunChange
+from safedelete.ports import Lease, RunChange
 from safedelete.runner.context import PurgeContext
 
 log = structlog.get_logger("safedelete.run")
@@ -35,47 +35,52 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
     done = total.deleted + total.gone
     kept = total.changed + total.blocked
     if total.total != owed:
-        return (
-            RunState.FAILED,
-            ExitCode.STORE,
-            f"{owed:,} items were sealed, but {total.total:,} have an outcome.",
-        )
-    if not total.clean:
+        state, code = RunState.FAILED, ExitCode.STORE
+        sums = f"{owed:,} items were sealed, but {total.total:,} have an outcome."
+    elif not total.clean:
+        state, code = RunState.FAILED, ExitCode.STORE
         sums = f"{total.failed:,} item(s) failed and {total.unknown:,} are unknown; {done:,} of {owed:,} are gone."
-        return RunState.FAILED, ExitCode.STORE, sums
-    if total.locked:
+    elif total.locked:
+        state, code = RunState.INCOMPLETE, ExitCode.INCOMPLETE
         sums = f"{total.locked:,} row(s) stayed locked; {done:,} of {owed:,} are gone."
-        return RunState.INCOMPLETE, ExitCode.INCOMPLETE, sums
-    if owed and not done:
-        return RunState.INCOMPLETE, ExitCode.INCOMPLETE, f"{owed:,} items were sealed and none was deleted."
-    sums = f"{done:,} of {owed:,} are gone" + (f"; {kept:,} kept." if kept else ".")
+    elif owed and not done:
+        state, code = RunState.INCOMPLETE, ExitCode.INCOMPLETE
+        sums = f"{owed:,} items were sealed and none was deleted."
+    else:
+        state, code = RunState.SUCCEEDED, ExitCode.DONE
+        sums = f"{done:,} of {owed:,} are gone" + (f"; {kept:,} kept." if kept else ".")
     if not inherited.clean:
+        # Whatever became of this run, what that one left is a failure that somebody has to look at.
         left = f"An earlier run left {inherited.failed:,} failed and {inherited.unknown:,} unknown item(s)."
-        return RunState.SUCCEEDED, ExitCode.STORE, f"{sums} {left}"
-    return RunState.SUCCEEDED, ExitCode.DONE, sums
+        return state, ExitCode.STORE, f"{sums} {left}"
+    return state, code, sums
 
 
 def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
     """Record how a run ended that had not deleted anything yet."""
-    if ctx.ledger.record(run).state is not RunState.PLANNING:
-        return
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
-    ctx.ledger.drop_seal(run)
-    ctx.ledger.move(
-        run,
-        RunState.INTERRUPTED if stopped else RunState.FAILED,
-        owner=ctx.setting.owner,
-        change=RunChange(finished_at=ctx.clock.now(), reason=str(error), exit_code=code_of(error)),
-    )
+    try:
+        if ctx.ledger.record(run).state is not RunState.PLANNING:
+            return
+        # Moved first: a run that another process has taken over keeps its seal.
+        ctx.ledger.move(
+            run,
+            RunState.INTERRUPTED if stopped else RunState.FAILED,
+            owner=ctx.setting.owner,
+            change=RunChange(finished_at=ctx.clock.now(), reason=str(error), exit_code=code_of(error)),
+        )
+        ctx.ledger.drop_seal(run)
+    except SafeDeleteError as second:
+        _untold(run, second)
 
 
-def failed_late(ctx: PurgeContext, run: str, plan: Plan, error: BaseException) -> None:
+def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: BaseException) -> None:
     """Record how a run ended while it deleted; everything but a final verdict is resumable."""
     final = isinstance(error, (PartialDeleteError, BlastRadiusError))
     tally: dict[str, Tally] = {}
     try:
         if final:
-            settle_open(run, ctx.parts, ctx.ledger, as_of=plan.as_of)
+            settle_open(run, ctx.parts, ctx.ledger, lease, as_of=plan.as_of)
         tally = ctx.tallies(plan, run)
         ctx.ledger.move(
             run,
@@ -86,11 +91,15 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, error: BaseException) -
             ),
         )
     except SafeDeleteError as second:
-        # Whoever took the lock over has recorded this run already, or the ledger is what failed; in both cases the
-        # first error is the one to tell, and the next run finds the run unfinished.
-        log.warning("the run's end could not be recorded", run=run, error=str(second))
+        _untold(run, second)
     if isinstance(error, SafeDeleteError) and tally:
         error.deleted = sum(tally.values(), Tally()).deleted
+
+
+def _untold(run: str, second: SafeDeleteError) -> None:
+    # Whoever took the lock over has recorded this run already, or the ledger is what failed; in both cases the first
+    # error is the one to tell, and the next run finds the run unfinished.
+    log.warning("the run's end could not be recorded", run=run, error=str(second))
 
 
 def code_of(error: BaseException) -> int:

@@ -77,12 +77,12 @@ def run(ctx: PurgeContext) -> Report:
     lease = ctx.enter()
     try:
 
-        def resume(record: RunRecord, decision: Approved) -> Report:
+        def resume(record: RunRecord, decision: Approved, inherited: Tally) -> Report:
             log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
             groups = ctx.groups(record.run)
-            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, Tally(), resumed=True)
+            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, inherited, resumed=True)
 
-        resumed, inherited = take_over(ctx, resume)
+        resumed, inherited = take_over(ctx, lease, resume)
         if resumed is not None:
             return resumed
         expire(ctx)
@@ -147,6 +147,8 @@ def _go(
     cleared = preflight(sealed, ctx.probers(), groups.sample())
     if ctx.manifest is not None:
         write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
+    # A process that was suspended while it sealed must not bring a run back that another has called dead.
+    lease.fence()
     ctx.ledger.move(
         run,
         RunState.RUNNING,
@@ -162,9 +164,9 @@ def _go(
     try:
         tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
         execute(decision, cleared, run, ctx.parts, tools)
-        verify(run, ctx.parts, ctx.ledger, stop=ctx.stop, progress=ctx.progress)
+        verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
     except BaseException as error:
-        failed_late(ctx, run, sealed, error)
+        failed_late(ctx, run, sealed, lease, error)
         raise
     tally = ctx.tallies(sealed, run)
     owed = sum(ctx.ledger.sealed(run).values())

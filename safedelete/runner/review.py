@@ -34,7 +34,7 @@ def approve(
         run: The refused run.
         reason: Why, in the approver's words.
         who: Login and caller identity.
-        expires_in: From now.
+        expires_in: From now, above 0; never longer than the sealed plan waits.
         teaches: How the run will enter the baseline.
 
     Raises:
@@ -51,6 +51,13 @@ def approve(
             f"Run {record.run} is {record.state.value}; only a refused plan can be approved.",
             hint="`safedelete history FILE` lists the runs.",
         )
+    now, ends = clock.now(), record.started_at + APPROVAL_WINDOW
+    if now >= ends or expires_in <= timedelta(0):
+        raise StalePlanError(
+            f"Run {record.run} waited for an approval until {ends:%Y-%m-%d %H:%M} UTC, and this one would end "
+            f"{min(ends, now + expires_in):%Y-%m-%d %H:%M} UTC; it is {now:%Y-%m-%d %H:%M} UTC.",
+            hint="Plan again.",
+        )
     codes = tuple(dict.fromkeys(f.code for f in record.decision.findings if f.severity == "refuse"))
     never = never_acceptable(codes)
     if never or record.plan.digest is None:
@@ -66,8 +73,8 @@ def approve(
         codes=codes,
         reason=reason,
         who=who,
-        at=clock.now(),
-        expires_at=clock.now() + expires_in,
+        at=now,
+        expires_at=min(now + expires_in, ends),
         teaches=teaches,
     )
     ledger.approve(approval)
@@ -88,7 +95,7 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
             hint="`safedelete plan FILE --save` makes a new one.",
         )
     age = ctx.clock.now() - record.started_at
-    if age > APPROVAL_WINDOW:
+    if age >= APPROVAL_WINDOW:
         raise StalePlanError(
             f"Run {record.run} was planned {age} ago; a sealed plan waits at most {APPROVAL_WINDOW}.",
             hint="Plan again.",

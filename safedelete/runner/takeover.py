@@ -10,15 +10,16 @@ import structlog
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
 from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
+from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open
-from safedelete.ports import RunChange, RunRecord
+from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
 from safedelete.runner.report import Report
 
 log = structlog.get_logger("safedelete.run")
 
-Resume: TypeAlias = Callable[[RunRecord, Approved], Report]
-"""Goes on with an interrupted run under a renewed approval."""
+Resume: TypeAlias = Callable[[RunRecord, Approved, Tally], Report]
+"""Goes on with an interrupted run under a renewed approval, and tells of what abandoned ones left."""
 
 
 def mark_crashed(ctx: PurgeContext) -> None:
@@ -32,7 +33,7 @@ def mark_crashed(ctx: PurgeContext) -> None:
         log.warning("an earlier run crashed", run=record.run, owner=record.owner)
 
 
-def take_over(ctx: PurgeContext, resume: Resume) -> tuple[Report | None, Tally]:
+def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> tuple[Report | None, Tally]:
     """Finish the newest interrupted run if it still fits; abandon the others, their doubts settled first.
 
     A run that fits is decided again, under the limits as they are now and under its approval if it had one.
@@ -44,15 +45,15 @@ def take_over(ctx: PurgeContext, resume: Resume) -> tuple[Report | None, Tally]:
     inherited = Tally()
     fitting: tuple[RunRecord, Approved] | None = None
     for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=RESUMABLE):
-        why = unfit(ctx, record) if fitting is None else f"run {fitting[0].run}, which is newer, is resumed"
+        why = _too_late(ctx, record, fitting)
         if not why:
             decision = ctx.decide_again(record)
             if isinstance(decision, Approved):
                 fitting = (record, decision)
                 continue
             why = "the limits refuse it now: " + ", ".join(sorted({f.code for f in decision.findings}))
-        inherited += _abandon(ctx, record, why)
-    return (resume(*fitting) if fitting is not None else None), inherited
+        inherited += _abandon(ctx, lease, record, why)
+    return (resume(*fitting, inherited) if fitting is not None else None), inherited
 
 
 def unfit(ctx: PurgeContext, record: RunRecord) -> str:
@@ -60,31 +61,44 @@ def unfit(ctx: PurgeContext, record: RunRecord) -> str:
     plan = record.plan
     if plan is None or plan.digest is None:
         return "it had sealed nothing"
-    now, mine = ctx.clock.now(), ctx.setting
+    mine = ctx.setting
     facts = {
         "definition": (plan.fingerprint, ctx.fingerprint),
         "environment": (plan.environment, mine.environment),
         "database": (plan.database, mine.database),
         "caller": (plan.caller, mine.caller),
     }
-    changed = [f"{name} was {then!r}, is {here!r}" for name, (then, here) in facts.items() if then != here]
-    if changed:
-        return "; ".join(changed)
-    age = now - plan.as_of
-    if age > ctx.resume_within:
-        return f"it is {age} old; resume_within is {ctx.resume_within}"
-    return ""
+    return "; ".join(
+        f"{name} was {then!r}, is {here!r}" for name, (then, here) in facts.items() if then != here
+    )
 
 
-def _abandon(ctx: PurgeContext, record: RunRecord, why: str) -> Tally:
+def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Approved] | None) -> str:
+    """Say why an interrupted run is not resumed; empty when nothing speaks against it but the limits."""
+    if fitting is not None:
+        return f"run {fitting[0].run}, which is newer, is resumed"
+    why = unfit(ctx, record)
+    if why or record.plan is None:
+        return why
+    age = ctx.clock.now() - record.plan.as_of
+    return f"it is {age} old; resume_within is {ctx.resume_within}" if age > ctx.resume_within else ""
+
+
+def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> Tally:
     log.warning("abandoning an earlier run", run=record.run, why=why)
     plan = record.plan
-    here = [part.target.name for part in ctx.parts]
-    reachable = (
-        plan is not None and plan.database == ctx.setting.database and [t.name for t in plan.targets] == here
+    parts: list[Part | None] = []
+    if plan is not None and plan.database == ctx.setting.database:
+        here = {part.target.name: part for part in ctx.parts}
+        parts = [here.get(target.name) for target in plan.targets]
+    added = settle_open(
+        record.run,
+        parts,
+        ctx.ledger,
+        lease,
+        as_of=None if plan is None else plan.as_of,
+        redefined=plan is None or plan.fingerprint != ctx.fingerprint,
     )
-    as_of = plan.as_of if plan is not None else None
-    added = settle_open(record.run, ctx.parts if reachable else None, ctx.ledger, as_of=as_of)
     ctx.ledger.move(
         record.run,
         RunState.ABANDONED,

@@ -52,8 +52,11 @@ class Buckets:
 
     def presence(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Ask for each object. Reads only."""
-        return {
-            ref: found for store, mine in self._split(refs) for ref, found in store.presence(mine).items()
+        known = [ref for ref in refs if ref.bucket in self._stores]
+        seen = dict.fromkeys(refs, Presence.UNKNOWN)
+        # A bucket that is not declared any more, of a plan made under an earlier definition, cannot be asked.
+        return seen | {
+            ref: found for store, mine in self._split(known) for ref, found in store.presence(mine).items()
         }
 
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:

@@ -1,0 +1,226 @@
+"""A small world on the stores in memory: uploads whose rows name photos, and processes that purge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from safedelete.core.item import ObjectRef
+from safedelete.core.limits import Guard
+from safedelete.core.outcome import ItemOutcome, Outcome, Tally
+from safedelete.core.run import RunState
+from safedelete.core.seal import ObjectBatch
+from safedelete.phases.parts import ObjectPart, Part, RowPart, quiet
+from safedelete.ports import Binding, RunRecord
+from safedelete.runner import purge
+from safedelete.runner.context import PurgeContext, Setting
+from safedelete.runner.report import Report
+from safedelete.runner.stop import deadline, nobody
+from safedelete.testing.memory import (
+    Call,
+    Killed,
+    ManualClock,
+    MemoryDatabase,
+    MemoryLedger,
+    MemoryLock,
+    MemoryObjects,
+    MemoryPrefix,
+    MemoryProber,
+    MemoryRow,
+    MemoryRows,
+    MemoryTable,
+    Watch,
+)
+
+BUCKET = "acme-uploads"
+JOB = "expired-uploads"
+
+
+def photo(key: str) -> ObjectRef:
+    return ObjectRef(BUCKET, key)
+
+
+class World:
+    """The stores; what a test changes between two calls of a process."""
+
+    def __init__(
+        self,
+        expired: int = 6,
+        *,
+        fresh: int = 30,
+        may_lock: bool = True,
+        shares: bool = False,
+        owns: bool = True,
+        apart: bool = False,
+    ) -> None:
+        self.clock = ManualClock()
+        self.database = MemoryDatabase("main")
+        self.ledger = MemoryLedger(
+            MemoryDatabase("elsewhere") if apart else self.database,
+            Binding("test", frozenset({"main"}), frozenset({BUCKET})),
+        )
+        self.objects = MemoryObjects(chunk=2)
+        self.table = MemoryTable(self.database, "uploads")
+        self.may_lock, self.shares, self.owns = may_lock, shares, owns
+        self.numbers = 0
+        self.runs = 0
+        for number in range(expired + fresh):
+            self.add(number, expired=number < expired)
+
+    def add(self, number: int, *, expired: bool = True, objects: Sequence[str] | None = None) -> MemoryRow:
+        keys = [f"{number}.jpg"] if objects is None else objects
+        refs = tuple(photo(key) for key in keys) if self.owns else ()
+        for ref in refs:
+            if not self.objects.holds(ref):
+                self.objects.put(ref.bucket, ref.key)
+        when = self.clock.now() + timedelta(days=-1 if expired else 3650)
+        row = MemoryRow((number,), when, refs)
+        self.table.put(row)
+        return row
+
+    def process(self, name: str = "host:1", **changes: Any) -> Process:
+        return Process(self, name, **changes)
+
+    def has_row(self, number: int) -> bool:
+        return (number,) in self.table.rows
+
+    def has_object(self, key: str) -> bool:
+        return self.objects.holds(photo(key))
+
+    def outcomes(self, run: str) -> dict[object, ItemOutcome]:
+        """Every sealed item's outcome, by key; one that has none is left out."""
+        found: dict[object, ItemOutcome] = {}
+        for stored in self.ledger.batches(run):
+            items = stored.items
+            names = (
+                [ref.key for ref in items.objects]
+                if isinstance(items, ObjectBatch)
+                else [row.key[0] for row in items.rows]
+            )
+            settled = stored.state.value in ("done", "deferred")
+            for index, name in enumerate(names):
+                if index in stored.outcomes:
+                    found[name] = stored.outcomes[index]
+                elif settled and index not in stored.pending:
+                    found[name] = ItemOutcome(Outcome.DELETED)
+        return found
+
+    def last(self) -> RunRecord:
+        return self.ledger.runs(JOB, limit=1)[0]
+
+    def total(self, run: str) -> Tally:
+        return sum(self.ledger.tally(run).values(), Tally())
+
+
+class Process:
+    """One process that purges, watched; a test may act at any of its calls."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        *,
+        at: Callable[[Call], None] | None = None,
+        parts: Callable[[Process], Sequence[Part]] | None = None,
+        timeout: timedelta = timedelta(hours=1),
+        asked: Callable[[], str | None] = nobody,
+        lease: float = 60.0,
+        **changes: Any,
+    ) -> None:
+        self.world = world
+        self.watch = Watch(at)
+        self.objects = world.objects.seen_by(self.watch.request)
+        self.rows = MemoryRows(
+            world.table, may_lock=world.may_lock, shares=world.shares, owns=world.owns
+        )
+        self.prober = MemoryProber(world.objects)
+        setting = Setting(
+            environment="test",
+            database="main",
+            caller="role@main",
+            owner=name,
+            binding=Binding("test", frozenset({"main"}), frozenset({BUCKET})),
+        )
+        given = {key: changes.pop(key) for key in tuple(changes) if key in ("caller", "environment", "database")}
+        self.ctx = PurgeContext(
+            job=JOB,
+            fingerprint="f1",
+            guard=Guard(),
+            portion=None,
+            max_sealed=10_000,
+            resume_within=timedelta(hours=24),
+            parts=self.parts() if parts is None else parts(self),
+            ledger=self.watch.over("ledger", world.ledger),
+            lock=self.watch.over("lock", MemoryLock(world.database, world.clock, seconds=lease)),
+            clock=world.clock,
+            new_run=self._new_run,
+            setting=replace(setting, **given),
+            stop=deadline(world.clock, timeout, timedelta(seconds=30), asked),
+            progress=quiet,
+        )
+        if changes:
+            self.ctx = replace(self.ctx, **changes)
+
+    def parts(self) -> list[Part]:
+        return [self.row_part()]
+
+    def row_part(self, **changes: Any) -> RowPart:
+        store = self.watch.over("objects", self.objects) if self.world.owns else None
+        part = RowPart(self.watch.over("rows", self.rows), store, (self.prober,))
+        return replace(part, **changes)
+
+    def prefix_part(self, prefix: str = "tmp/") -> ObjectPart:
+        target = MemoryPrefix(self.objects, BUCKET, prefix, older_than=timedelta(days=7))
+        return ObjectPart(self.watch.over("prefix", target), (self.prober,))
+
+    def run(self) -> Report:
+        return purge.run(self.ctx)
+
+    def run_killed(self) -> None:
+        """Run up to the instant in which the process dies."""
+        try:
+            purge.run(self.ctx)
+        except Killed:
+            return
+        raise AssertionError("the process was to be killed, and lived")
+
+    def _new_run(self) -> str:
+        self.world.runs += 1
+        return f"RUN{self.world.runs:05}"
+
+
+def on(name: str, act: Callable[[], None], *, nth: int = 1, moment: str = "before") -> Callable[[Call], None]:
+    """Act once, at the nth call of a name."""
+    seen = 0
+
+    def at(call: Call) -> None:
+        nonlocal seen
+        if call.name == name and call.moment == moment:
+            seen += 1
+            if seen == nth:
+                act()
+
+    return at
+
+
+def die() -> None:
+    raise Killed
+
+
+@contextmanager
+def batches_of(size: int) -> Iterator[None]:
+    """Seal that many items a batch."""
+    from safedelete.phases import seal
+
+    before = seal.OBJECTS_A_BATCH, seal.ROWS_A_BATCH
+    vars(seal).update(OBJECTS_A_BATCH=size, ROWS_A_BATCH=size)
+    try:
+        yield
+    finally:
+        vars(seal).update(OBJECTS_A_BATCH=before[0], ROWS_A_BATCH=before[1])
+
+
+FINAL = frozenset({RunState.SUCCEEDED, RunState.INCOMPLETE, RunState.FAILED, RunState.ABANDONED})

@@ -22,6 +22,7 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
+from safedelete.sql.keys import matching
 from safedelete.sql.owned import Named
 from safedelete.sql.shared import named
 
@@ -232,6 +233,22 @@ class SqlRowTransaction:
                 f"The row changed while it could not be held, and was kept after its object(s) went: {why.detail}",
             )
         return why
+
+    def still_named(self, objects: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Return those of these (bucket, key) pairs that a row names which is not deleted in this transaction.
+
+        A row that another transaction has deleted without committing still counts. Reads only.
+        """
+        found: set[tuple[str, str]] = set()
+        with translated(f"looking for other rows of {self.target.name} that name the same objects"):
+            for spot in self.target.owned.spots:
+                bucket = spot.keys.bucket
+                wanted = sorted(key for place, key in objects if place == bucket)
+                if wanted:
+                    clause = matching(spot.expression, wanted, self.connection.dialect)
+                    rows = self.connection.execute(select(spot.expression).where(clause).distinct())
+                    found.update((bucket, key) for (key,) in rows)
+        return frozenset(found) & frozenset(objects)
 
     def undo(self) -> None:
         """Take back every delete, to where :meth:`hold` ended.

@@ -87,7 +87,8 @@ class BlastRadius:
         else:
             parent = self._source(fk.parent)
             gone = select(*(parent.c[c] for c in fk.referred)).where(self._doomed(fk.parent, parent))
-        return _row([source.c[c] for c in fk.columns]).in_(gone.correlate(None))
+        orphaned: ColumnElement[bool] = _row([source.c[c] for c in fk.columns]).in_(gone.correlate(None))
+        return orphaned
 
     def _spared(self, name: TableName, source: FromClause) -> ColumnElement[bool]:
         if name != self.schema.table and name not in self.doomed_tables():

@@ -33,9 +33,9 @@ def count_by_walking(
     metadata = MetaData()
     for fk in cascading:
         if fk.child not in tables:
-            space, name = fk.child
+            space, plain = fk.child
             tables[fk.child] = Table(
-                name,
+                plain,
                 metadata,
                 schema=None if space == schema.default else space,
                 autoload_with=connection,

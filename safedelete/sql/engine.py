@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,11 @@ class Database:
         """The role that statements run as; empty where there are no roles. Reads only."""
         with self.reading() as connection, translated(f"asking {self.name} for the current role"):
             return self.backend.caller(connection)
+
+    def now(self) -> datetime:
+        """Return the database's own clock, aware UTC. Reads only."""
+        with self.reading() as connection, translated(f"asking {self.name} for the time"):
+            return self.backend.now(connection)
 
     @contextmanager
     def connected(self, **options: Any) -> Iterator[Connection]:

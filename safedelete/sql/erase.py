@@ -59,7 +59,7 @@ class Eraser:
         self.connection = connection
         self.target = target
         self._backend = target.database.backend
-        self._returning = bool(connection.dialect.delete_returning)
+        self._returning = self._backend.returns(connection)
         self._touched = Touched(connection, target)
 
     def erase(self, keys: Sequence[Key], *, where: ColumnElement[bool], values: Mapping[str, Any]) -> Erased:
@@ -126,10 +126,10 @@ class Eraser:
         except (DBAPIError, _RefusedError) as error:
             failure = error.failure if isinstance(error, _RefusedError) else self._backend.failure(error)
             self._survive(error)
+            if failure.cause is Cause.OTHER:
+                raise  # the savepoint may be gone as well: the whole batch is to be rolled back
             savepoint.rollback()
             self._touched.failed()
-            if failure.cause is Cause.OTHER:
-                raise
             return failure
         savepoint.commit()
         self._touched.after(len(returned))

@@ -7,11 +7,11 @@ dialect, and holds the recipe of each cutoff rather than an instant.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement
@@ -53,35 +53,48 @@ def _expression(expression: ColumnElement[Any]) -> Mapping[str, Any]:
     # Without a dialect SQLAlchemy renders any construct, in one neutral spelling.
     compiled = expression.compile()
     text = " ".join(str(compiled).split())
-    return {"sql": text, "values": {name: _value(v, name) for name, v in sorted(compiled.params.items())}}
+    values = {name: _value(v, name) for name, v in sorted(compiled.params.items())}
+    for name, bind in getattr(compiled, "binds", {}).items():
+        if bind.expanding and isinstance(values.get(name), list):
+            values[name].sort(
+                key=repr
+            )  # the order of IN (...) selects nothing, and a set's differs by process
+    return {"sql": text, "values": values}
+
+
+_RENDER: Final[Mapping[type, Callable[[Any], Any]]] = {
+    type(None): lambda v: v,
+    bool: lambda v: v,
+    str: lambda v: v,
+    int: lambda v: v,
+    Cutoff: lambda v: ["cutoff", v.column, v.age.total_seconds(), v.shape, v.zone],
+    float: lambda v: ["float", v.hex()],
+    Decimal: lambda v: ["decimal", str(v)],
+    UUID: lambda v: ["uuid", v.hex],
+    datetime: lambda v: ["datetime", v.isoformat()],
+    date: lambda v: ["date", v.isoformat()],
+    time: lambda v: ["time", v.isoformat()],
+    timedelta: lambda v: ["timedelta", v.total_seconds()],
+    bytes: lambda v: ["bytes", v.hex()],
+}
 
 
 def _value(value: Any, name: str) -> Any:
-    match value:
-        case None | bool() | str():
-            return value
-        case Enum():
-            return ["enum", type(value).__name__, value.name]
-        case int():
-            return value
-        case Cutoff():
-            return ["cutoff", value.column, value.age.total_seconds(), value.shape, value.zone]
-        case float():
-            return ["float", value.hex()]
-        case Decimal() | UUID():
-            return [type(value).__name__, str(value)]
-        case datetime() | date() | time():
-            return [type(value).__name__, value.isoformat()]
-        case timedelta():
-            return ["timedelta", value.total_seconds()]
-        case bytes():
-            return ["bytes", value.hex()]
-        case list() | tuple():
-            return [_value(v, name) for v in value]
-        case set() | frozenset():
-            return sorted((_value(v, name) for v in value), key=repr)
-        case dict():
-            return {str(k): _value(v, name) for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))}
+    render = _RENDER.get(type(value))
+    if render is not None:
+        return render(value)
+    if isinstance(value, Enum):
+        return ["enum", type(value).__name__, value.name]
+    if isinstance(value, (list, tuple)):
+        return [_value(v, name) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_value(v, name) for v in value), key=repr)
+    if isinstance(value, dict):
+        return {str(k): _value(v, name) for k, v in sorted(value.items(), key=lambda item: str(item[0]))}
+    return _other(value, name)
+
+
+def _other(value: Any, name: str) -> Any:
     text = repr(value)
     if " at 0x" in text:
         raise ConfigError(

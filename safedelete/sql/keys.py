@@ -16,7 +16,6 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
-    Row,
     String,
     Table,
     and_,
@@ -56,7 +55,7 @@ class KeyColumns:
         """Return what to SELECT or to RETURN for :meth:`read`."""
         return [c.label(f"sd_key_{i}") for i, c in enumerate(self._raw)]
 
-    def read(self, row: Row[Any]) -> Key:
+    def read(self, row: Sequence[Any]) -> Key:
         """Return the key at the start of a row.
 
         Instants are brought to UTC: in the hour that a clock change repeats, Python calls equal instants of two zones
@@ -157,6 +156,21 @@ class KeyColumns:
             stored.append(bound)
         whole: Any = stored[0] if len(stored) == 1 else list(zip(*stored, strict=True))
         return json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+
+
+def matching(expression: ColumnElement[Any], values: Sequence[str], dialect: Dialect) -> ColumnElement[bool]:
+    """Match any of these texts, sent as one parameter where the dialect can."""
+    if isinstance(expression.type, TypeDecorator):
+        return expression.in_(values)
+    if dialect.name == "postgresql":
+        return expression == any_(bindparam(None, list(values), type_=ARRAY(String()), unique=True))
+    if dialect.name == "sqlite":
+        document = json.dumps(list(values), ensure_ascii=False)
+        texts = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued(
+            "value", name="sd_texts"
+        )
+        return expression.in_(select(type_coerce(texts.c.value, NullType())))
+    return expression.in_(values)
 
 
 def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:

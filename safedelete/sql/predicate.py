@@ -91,10 +91,10 @@ def show(value: Any) -> str:
 def _walk(predicates: Iterable[ColumnElement[bool]]) -> Iterator[TimeTest]:
     for predicate in predicates:
         for element in visitors.iterate(predicate):
-            if isinstance(element, BinaryExpression):
+            if isinstance(element, BinaryExpression) and isinstance(element.right, BindParameter):
                 cutoff = _cutoff(element.right)
                 if cutoff is not None:
-                    yield TimeTest(element.left, element.right.key, cutoff)
+                    yield TimeTest(element.left, str(element.right.key), cutoff)
 
 
 def _cutoff(element: object) -> Cutoff | None:
@@ -107,7 +107,8 @@ def _without_age(element: ColumnElement[Any]) -> ColumnElement[Any]:
     if not any(_cutoff(part) for part in visitors.iterate(element)):
         return element
     if isinstance(element, Grouping):
-        return _without_age(element.element)
+        inner: Any = element.element
+        return _without_age(inner)
     if isinstance(element, BooleanClauseList) and element.operator in (operators.and_, operators.or_):
         join = and_ if element.operator is operators.and_ else or_
         return join(*(_without_age(part) for part in element.clauses))

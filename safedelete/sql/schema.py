@@ -78,11 +78,11 @@ class Schema:
             database.connected() as connection,
             translated(f"reading the schema around {table.fullname}"),
             database.reading(connection),
+            warnings.catch_warnings(),
         ):
             # A type or an expression index that SQLAlchemy has no name for is none of our business.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SAWarning)
-                return _Reader(connection, table).schema()
+            warnings.simplefilter("ignore", SAWarning)
+            return _Reader(connection, table).schema()
 
     def require(self, rows: Rows) -> None:
         """Raise ConfigError unless the declared table and its columns are there."""

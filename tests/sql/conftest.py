@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from safedelete.sql import Database, Timeouts
-from safedelete.testing.servers import Postgres
+from safedelete.testing.servers import MariaDB, Postgres
 from tests.backends import GivenDatabase
 
 AS_OF = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -29,11 +29,15 @@ class Server:
     admin: sa.Engine
     opened: list[Database] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)
+    returning: bool = True
 
     def open(self, role: str | None = None, **options: Any) -> Database:
         url = self.url if role is None else self.url.set(username=role)
-        timeouts = Timeouts(lock=timedelta(milliseconds=300), statement=timedelta(seconds=10), idle=timedelta(seconds=20))
+        timeouts = Timeouts(
+            lock=timedelta(milliseconds=300), statement=timedelta(seconds=10), idle=timedelta(seconds=20)
+        )
         database = Database(url, timeouts=timeouts, **options)
+        database.backend.returning = self.returning
         self.opened.append(database)
         return database
 
@@ -44,6 +48,8 @@ class Server:
     def sql(self, *statements: str) -> None:
         with self.admin.begin() as connection:
             for statement in statements:
+                if self.kind == "mariadb":
+                    statement = statement.replace(" timestamp", " datetime")
                 connection.exec_driver_sql(statement)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
@@ -61,6 +67,9 @@ class Server:
         """Make a role that may log in and do just this."""
         name = f"r_{uuid.uuid4().hex[:10]}"
         self.roles.append(name)
+        if self.kind == "mariadb":
+            self.sql(f"CREATE USER '{name}'@'%'", *(f"{grant} TO '{name}'@'%'" for grant in grants))
+            return name
         self.sql(f"CREATE ROLE {name} LOGIN", *(f"{grant} TO {name}" for grant in grants))
         return name
 
@@ -74,6 +83,17 @@ def pg(postgres: Postgres | GivenDatabase, pg_database: str) -> Iterator[Server]
     server.dispose()
     for role in server.roles:
         server.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.fixture
+def maria(mariadb: MariaDB | GivenDatabase, mariadb_database: str) -> Iterator[Server]:
+    """A fresh database, with an administrator's engine, on the session's MariaDB."""
+    url = sa.make_url(mariadb.superuser_url).set(database=sa.make_url(mariadb_database).database)
+    server = Server("mariadb", url, sa.create_engine(url, poolclass=NullPool))
+    yield server
+    server.dispose()
+    for role in server.roles:
+        server.sql(f"DROP USER '{role}'@'%'")
 
 
 @pytest.fixture
@@ -92,9 +112,11 @@ def sqlite(tmp_path: Path) -> Iterator[Server]:
     server.dispose()
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(params=["pg", "sqlite", "maria", "maria without RETURNING"])
 def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue("pg" if request.param == "postgresql" else request.param)
+    """Each server in turn; the last one takes MySQL's path."""
+    found: Server = request.getfixturevalue(request.param.split()[0])
+    found.returning = "without" not in request.param
     return found
 
 

@@ -16,7 +16,9 @@ from safedelete.sql import SqlRows
 from tests.sql.conftest import AS_OF, Server, aged
 
 
-def target(server: Server, uploads: sa.Table, role: str | None = None, *, owns: bool = True, **options: Any) -> SqlRows:
+def target(
+    server: Server, uploads: sa.Table, role: str | None = None, *, owns: bool = True, **options: Any
+) -> SqlRows:
     rows = Rows(
         uploads,
         past(uploads.c.expires_at),
@@ -29,7 +31,10 @@ def target(server: Server, uploads: sa.Table, role: str | None = None, *, owns: 
 
 def fill(server: Server, uploads: sa.Table, count: int) -> None:
     server.create(uploads)
-    server.insert(uploads, *({"id": i, "expires_at": aged(count - i + 1), "s3_key": f"k/{i}"} for i in range(1, count + 1)))
+    server.insert(
+        uploads,
+        *({"id": i, "expires_at": aged(count - i + 1), "s3_key": f"k/{i}"} for i in range(1, count + 1)),
+    )
 
 
 def sealed(rows: SqlRows, batch: int = 1000) -> list[SealedRow]:
@@ -90,7 +95,9 @@ def test_row_that_names_another_object_now_is_changed_and_kept(server: Server, u
     fill(server, uploads, 3)
     rows = target(server, uploads)
     plan = sealed(rows)
-    server.sql("UPDATE uploads SET s3_key = 'k/new' WHERE id = 2", "UPDATE uploads SET s3_key = '' WHERE id = 3")
+    server.sql(
+        "UPDATE uploads SET s3_key = 'k/new' WHERE id = 2", "UPDATE uploads SET s3_key = '' WHERE id = 3"
+    )
     batch = rows.begin(AS_OF)
     held = batch.hold(plan)
     assert ids(held.rows) == [1]
@@ -201,7 +208,8 @@ def test_touched_leaves_out_what_was_taken_back(server: Server, uploads: sa.Tabl
     fill(server, uploads, 4)
     children(server, "ON DELETE CASCADE")
     server.sql(
-        "CREATE TABLE pins (upload_id bigint PRIMARY KEY REFERENCES uploads (id))", "INSERT INTO pins VALUES (2)"
+        "CREATE TABLE pins (upload_id bigint PRIMARY KEY REFERENCES uploads (id))",
+        "INSERT INTO pins VALUES (2)",
     )
     rows = target(server, uploads)
     batch = rows.begin(AS_OF)
@@ -218,8 +226,10 @@ def test_touched_leaves_out_what_was_taken_back(server: Server, uploads: sa.Tabl
 AUDIT = {
     "postgresql": (
         "CREATE TABLE audit (id bigint)",
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN INSERT INTO audit VALUES (old.id); RETURN old; END $$",
+        (
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN INSERT INTO audit VALUES (old.id); RETURN old; END $$"
+        ),
         "CREATE TRIGGER note BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION note()",
     ),
     "sqlite": (
@@ -240,8 +250,10 @@ def test_table_that_a_trigger_writes_to_is_named(server: Server, uploads: sa.Tab
 
 REFUSES = {
     "postgresql": (
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF old.id = 3 THEN RAISE 'legal hold on 3'; END IF; RETURN old; END $$",
+        (
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF old.id = 3 THEN RAISE 'legal hold on 3'; END IF; RETURN old; END $$"
+        ),
         "CREATE TRIGGER refuse BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION refuse()",
     ),
     "sqlite": (
@@ -250,8 +262,10 @@ REFUSES = {
 }
 EATS = {
     "postgresql": (
-        "CREATE FUNCTION eat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF old.id = 3 THEN RETURN NULL; END IF; RETURN old; END $$",
+        (
+            "CREATE FUNCTION eat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF old.id = 3 THEN RETURN NULL; END IF; RETURN old; END $$"
+        ),
         "CREATE TRIGGER eat BEFORE DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION eat()",
     ),
     "sqlite": (
@@ -260,7 +274,9 @@ EATS = {
 }
 
 
-def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(server: Server, uploads: sa.Table) -> None:
+def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(
+    server: Server, uploads: sa.Table
+) -> None:
     fill(server, uploads, 6)
     server.sql(*REFUSES[server.kind])
     rows = target(server, uploads)
@@ -372,7 +388,8 @@ def test_row_level_security_raises_instead_of_skipping(pg: Server, uploads: sa.T
     rows = target(pg, uploads, role)
     plan = sealed(rows)
     pg.sql(
-        "ALTER TABLE uploads ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON uploads FOR DELETE USING (id > 1)",
+        "ALTER TABLE uploads ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON uploads FOR DELETE USING (id > 1)",
         "CREATE POLICY q ON uploads FOR SELECT USING (true)",
     )
     batch = rows.begin(AS_OF)
@@ -399,7 +416,9 @@ class TestWithoutTheRightToLock:
         batch.commit()
         assert left(pg) == []
 
-    def test_changed_renamed_and_gone_rows_are_put_back_and_named(self, pg: Server, uploads: sa.Table) -> None:
+    def test_changed_renamed_and_gone_rows_are_put_back_and_named(
+        self, pg: Server, uploads: sa.Table
+    ) -> None:
         fill(pg, uploads, 5)
         rows = target(pg, uploads, pg.role(self.GRANT))
         plan = sealed(rows)
@@ -412,7 +431,9 @@ class TestWithoutTheRightToLock:
         held = batch.hold(plan)
         assert ids(held.rows) == [4, 5]
         assert {k[0]: o.state for k, o in held.missing.items()} == {
-            1: Outcome.CHANGED, 2: Outcome.CHANGED, 3: Outcome.GONE,
+            1: Outcome.CHANGED,
+            2: Outcome.CHANGED,
+            3: Outcome.GONE,
         }
         assert held.named[(2,)] == {("acme-uploads", "other")}
         assert batch.delete(held.rows).touched == {"uploads": 2}
@@ -454,7 +475,8 @@ class TestWithoutTheRightToLock:
         done = batch.delete([row for row in held.rows if row.key != (4,)])
         assert ids(done.rows) == [1]
         assert {k[0]: (o.state, o.code) for k, o in done.kept.items()} == {
-            2: (Outcome.FAILED, DANGLING), 3: (Outcome.FAILED, DANGLING),
+            2: (Outcome.FAILED, DANGLING),
+            3: (Outcome.FAILED, DANGLING),
         }
         batch.commit()
         assert left(pg) == [2, 3, 4]

@@ -47,18 +47,68 @@ def seed(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
     server.insert(
         uploads,
-        {"id": 1, "expires_at": aged(10), "hold": False, "s3_key": "a", "thumb_key": "ta", "etag": "e1", "size": 10},
-        {"id": 2, "expires_at": aged(0.5), "hold": False, "s3_key": "b", "thumb_key": None, "etag": None, "size": 20},
-        {"id": 3, "expires_at": aged(-0.5), "hold": False, "s3_key": "c", "thumb_key": None, "etag": "e3", "size": 40},
-        {"id": 4, "expires_at": aged(400), "hold": True, "s3_key": "d", "thumb_key": None, "etag": "e4", "size": 80},
-        {"id": 5, "expires_at": None, "hold": False, "s3_key": "e", "thumb_key": None, "etag": "e5", "size": 1},
-        {"id": 6, "expires_at": aged(100), "hold": False, "s3_key": None, "thumb_key": "tf", "etag": "e6", "size": 5},
+        {
+            "id": 1,
+            "expires_at": aged(10),
+            "hold": False,
+            "s3_key": "a",
+            "thumb_key": "ta",
+            "etag": "e1",
+            "size": 10,
+        },
+        {
+            "id": 2,
+            "expires_at": aged(0.5),
+            "hold": False,
+            "s3_key": "b",
+            "thumb_key": None,
+            "etag": None,
+            "size": 20,
+        },
+        {
+            "id": 3,
+            "expires_at": aged(-0.5),
+            "hold": False,
+            "s3_key": "c",
+            "thumb_key": None,
+            "etag": "e3",
+            "size": 40,
+        },
+        {
+            "id": 4,
+            "expires_at": aged(400),
+            "hold": True,
+            "s3_key": "d",
+            "thumb_key": None,
+            "etag": "e4",
+            "size": 80,
+        },
+        {
+            "id": 5,
+            "expires_at": None,
+            "hold": False,
+            "s3_key": "e",
+            "thumb_key": None,
+            "etag": "e5",
+            "size": 1,
+        },
+        {
+            "id": 6,
+            "expires_at": aged(100),
+            "hold": False,
+            "s3_key": None,
+            "thumb_key": "tf",
+            "etag": "e6",
+            "size": 5,
+        },
     )
 
 
 def declared(uploads: sa.Table, **owns: Any) -> Rows:
-    keys_ = S3Keys("acme-uploads", uploads.c.s3_key, **owns) if owns else S3Keys(
-        "acme-uploads", uploads.c.s3_key, uploads.c.thumb_key
+    keys_ = (
+        S3Keys("acme-uploads", uploads.c.s3_key, **owns)
+        if owns
+        else S3Keys("acme-uploads", uploads.c.s3_key, uploads.c.thumb_key)
     )
     return Rows(uploads, past(uploads.c.expires_at), uploads.c.hold.is_(False), owns=keys_)
 
@@ -83,7 +133,11 @@ def test_survey_adds_up_sizes_and_etags(server: Server, uploads: sa.Table) -> No
     owns = {"etag": uploads.c.etag, "size": uploads.c.size}
     plan = survey(SqlRows(declared(uploads, **owns), server.open()))
     assert (plan.objects, plan.bytes, plan.conditional) == (2, 30, 1)
-    rows = [r for page in SqlRows(declared(uploads, **owns), server.open()).scan(AS_OF, batch=9, portion=None) for r in page]
+    rows = [
+        r
+        for page in SqlRows(declared(uploads, **owns), server.open()).scan(AS_OF, batch=9, portion=None)
+        for r in page
+    ]
     assert rows[0].objects == (ObjectRef("acme-uploads", "a", '"e1"', None, 10),)
     assert rows[2].objects == ()
 
@@ -111,7 +165,9 @@ def test_schema_says_whether_objects_are_shared(server: Server, uploads: sa.Tabl
 
 
 @pytest.mark.parametrize("bad", ["", "s3://acme-uploads/x", "HTTPS://host/x", "é" * 600])
-def test_row_whose_key_names_no_object_is_left_out_and_counted(server: Server, uploads: sa.Table, bad: str) -> None:
+def test_row_whose_key_names_no_object_is_left_out_and_counted(
+    server: Server, uploads: sa.Table, bad: str
+) -> None:
     seed(server, uploads)
     with server.admin.begin() as connection:
         connection.execute(uploads.update().where(uploads.c.id == 2).values(s3_key=bad))
@@ -136,7 +192,9 @@ def test_a_portion_is_the_oldest_rows_in_key_order(server: Server, uploads: sa.T
 
 def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
-    server.insert(uploads, *({"id": 2 * i, "expires_at": aged(1 + i % 7), "s3_key": f"k{i}"} for i in range(1, 301)))
+    server.insert(
+        uploads, *({"id": 2 * i, "expires_at": aged(1 + i % 7), "s3_key": f"k{i}"} for i in range(1, 301))
+    )
     rows = SqlRows(declared(uploads), server.open())
     seen: list[Key] = []
     pages = 0
@@ -154,21 +212,27 @@ def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uplo
 
 def test_ids_not_in_time_order_are_all_found(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
-    server.insert(uploads, *({"id": i, "expires_at": aged((i * 7919) % 101 - 50), "s3_key": None} for i in range(101)))
+    server.insert(
+        uploads, *({"id": i, "expires_at": aged((i * 7919) % 101 - 50), "s3_key": None} for i in range(101))
+    )
     expected = [(i,) for i in range(101) if (i * 7919) % 101 - 50 > 0]
     assert keys(SqlRows(declared(uploads), server.open()), batch=10) == expected
 
 
 def test_planning_sends_no_write_and_needs_only_select(pg: Server, uploads: sa.Table) -> None:
     seed(pg, uploads)
-    pg.sql("CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)")
+    pg.sql(
+        "CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)"
+    )
     role = pg.role("GRANT SELECT ON uploads, notes")
     rows = SqlRows(declared(uploads), pg.open(role))
     with statements(rows.database) as seen:
         plan = survey(rows, portion=2, since=AS_OF)
         assert len(keys(rows, portion=2)) == 2
         rows.present([(1,)])
-    assert not any(isinstance(n, Unknown) for n in (plan.eligible, plan.total, plan.ageless, plan.cascades[0].rows))
+    assert not any(
+        isinstance(n, Unknown) for n in (plan.eligible, plan.total, plan.ageless, plan.cascades[0].rows)
+    )
     assert seen
     assert {s.split()[0].upper() for s in seen} <= {"SELECT", "SHOW", "WITH"}
 
@@ -226,7 +290,9 @@ def test_table_or_column_that_is_not_there_is_named(server: Server, uploads: sa.
 
 def test_view_in_the_tables_place_is_refused(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
-    server.sql("ALTER TABLE uploads RENAME TO real_uploads", "CREATE VIEW uploads AS SELECT * FROM real_uploads")
+    server.sql(
+        "ALTER TABLE uploads RENAME TO real_uploads", "CREATE VIEW uploads AS SELECT * FROM real_uploads"
+    )
     with pytest.raises(ConfigError, match="is a view"):
         survey(SqlRows(declared(uploads), server.open()))
 
@@ -268,7 +334,8 @@ def test_orm_model_with_a_predicate_over_another_table(server: Server) -> None:
     Base.metadata.create_all(server.admin)
     with server.admin.begin() as connection:
         connection.execute(
-            sa.insert(Item.__table__), [{"id": i, "at": AS_OF - timedelta(days=i), "object_key": f"o/{i}"} for i in range(1, 6)]
+            sa.insert(Item.__table__),
+            [{"id": i, "at": AS_OF - timedelta(days=i), "object_key": f"o/{i}"} for i in range(1, 6)],
         )
         connection.execute(sa.insert(Hold), [{"id": 1, "item_id": 4}])
     rows = SqlRows(
@@ -301,7 +368,10 @@ class Lower(sa.TypeDecorator[str]):
 MOMENT = datetime(2025, 5, 4, 3, 2, 1, 123456)
 KEYS: dict[str, tuple[list[sa.Column[Any]], list[tuple[Any, ...]]]] = {
     "integer": ([sa.Column("a", sa.Integer, primary_key=True)], [(i,) for i in (-5, 1, 2**31 - 1)]),
-    "uuid": ([sa.Column("a", sa.Uuid, primary_key=True)], [(uuid.UUID(int=i * 2**99 + 7),) for i in range(3)]),
+    "uuid": (
+        [sa.Column("a", sa.Uuid, primary_key=True)],
+        [(uuid.UUID(int=i * 2**99 + 7),) for i in range(3)],
+    ),
     "text": (
         [sa.Column("a", sa.String(40), primary_key=True)],
         [("",), ("it's",), ("50%",), ('"q"',), ("é\U0001f600",), ("a\\b",), ("A",), ("a",)],
@@ -357,7 +427,10 @@ def test_keys_of_every_kind_survive_scan_seal_hold_and_delete(server: Server, ki
 
 def test_aware_datetime_keys_survive(pg: Server) -> None:
     table = sa.Table(
-        "things", sa.MetaData(), sa.Column("a", sa.DateTime(timezone=True), primary_key=True), sa.Column("at", sa.Date)
+        "things",
+        sa.MetaData(),
+        sa.Column("a", sa.DateTime(timezone=True), primary_key=True),
+        sa.Column("at", sa.Date),
     )
     pg.create(table)
     values = [datetime(2025, 10, 26, 0, 30, 0, 7, tzinfo=UTC) + timedelta(hours=i) for i in range(3)]
@@ -375,8 +448,13 @@ def test_aware_datetime_keys_survive(pg: Server) -> None:
 
 
 def test_model_that_says_integer_where_the_table_says_bigint(pg: Server) -> None:
-    pg.sql("CREATE TABLE things (a bigint PRIMARY KEY, at timestamp)", f"INSERT INTO things VALUES ({2**40}, '2020-01-01')")
-    table = sa.Table("things", sa.MetaData(), sa.Column("a", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime))
+    pg.sql(
+        "CREATE TABLE things (a bigint PRIMARY KEY, at timestamp)",
+        f"INSERT INTO things VALUES ({2**40}, '2020-01-01')",
+    )
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("a", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime)
+    )
     rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
     found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
     batch = rows.begin(AS_OF)
@@ -386,16 +464,32 @@ def test_model_that_says_integer_where_the_table_says_bigint(pg: Server) -> None
 
 @pytest.mark.parametrize("shape", ["aware", "naive", "zoned", "date", "s", "ms"])
 def test_time_columns_of_every_shape(server: Server, shape: str) -> None:
-    kinds: dict[str, Any] = {"aware": sa.DateTime(timezone=True), "date": sa.Date(), "s": sa.BigInteger(), "ms": sa.BigInteger()}
+    kinds: dict[str, Any] = {
+        "aware": sa.DateTime(timezone=True),
+        "date": sa.Date(),
+        "s": sa.BigInteger(),
+        "ms": sa.BigInteger(),
+    }
     table = sa.Table(
-        "things", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("at", kinds.get(shape, sa.DateTime()))
+        "things",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", kinds.get(shape, sa.DateTime())),
     )
-    options: dict[str, Any] = {"zoned": {"tz": "America/New_York"}, "s": {"unit": "s"}, "ms": {"unit": "ms"}}.get(shape, {})
+    options: dict[str, Any] = {
+        "zoned": {"tz": "America/New_York"},
+        "s": {"unit": "s"},
+        "ms": {"unit": "ms"},
+    }.get(shape, {})
     test = older_than(table.c.at, days=3, **options)
     server.create(table)
     rows = Rows(table, test)
     cutoff = rows.age_tests[0].cutoff
-    server.insert(table, *({"id": d, "at": cutoff.shaped(AS_OF - timedelta(days=d))} for d in range(1, 7)), {"id": 9, "at": None})
+    server.insert(
+        table,
+        *({"id": d, "at": cutoff.shaped(AS_OF - timedelta(days=d))} for d in range(1, 7)),
+        {"id": 9, "at": None},
+    )
     plan = survey(SqlRows(rows, server.open()))
     assert plan.eligible == 3
     assert plan.nulls == 1
@@ -406,8 +500,13 @@ def test_time_columns_of_every_shape(server: Server, shape: str) -> None:
 
 
 def test_sqlite_key_that_is_null_is_left_out(sqlite: Server) -> None:
-    sqlite.sql("CREATE TABLE things (a text PRIMARY KEY, at timestamp)", "INSERT INTO things VALUES (NULL, '2020-01-01'), ('x', '2020-01-01')")
-    table = sa.Table("things", sa.MetaData(), sa.Column("a", sa.String, primary_key=True), sa.Column("at", sa.DateTime))
+    sqlite.sql(
+        "CREATE TABLE things (a text PRIMARY KEY, at timestamp)",
+        "INSERT INTO things VALUES (NULL, '2020-01-01'), ('x', '2020-01-01')",
+    )
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("a", sa.String, primary_key=True), sa.Column("at", sa.DateTime)
+    )
     rows = SqlRows(Rows(table, past(table.c.at)), sqlite.open())
     plan = survey(rows)
     assert (plan.eligible, plan.items) == (2, 1)
@@ -493,7 +592,9 @@ def test_planned_children_do_not_block_their_planned_parent(server: Server) -> N
         "INSERT INTO a VALUES (1, NULL, '2020-01-01'), (2, 1, '2020-01-01'), (3, 2, '2030-01-01')",
     )
     table = family()
-    assert numbers(survey(SqlRows(Rows(table, past(table.c.at)), server.open())).cascades) == {("a", "block"): 1}
+    assert numbers(survey(SqlRows(Rows(table, past(table.c.at)), server.open())).cascades) == {
+        ("a", "block"): 1
+    }
 
 
 def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:

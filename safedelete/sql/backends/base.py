@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table
@@ -43,6 +43,8 @@ class Backend:
     """Whether SELECT ... FOR UPDATE exists; else the transaction itself excludes every other writer."""
     lock_of_table: bool = False
     """Whether FOR UPDATE may name the table it means."""
+    returning: bool = True
+    """Whether DELETE … RETURNING may be used where the dialect has it."""
     names_touched: bool = False
     """Whether the server itself says which tables a transaction touched."""
 
@@ -73,6 +75,14 @@ class Backend:
         """Return rows touched so far in this transaction by table, aborted savepoints included; None if unsaid."""
         del connection
         return None
+
+    def returns(self, connection: Connection) -> bool:
+        """Whether a DELETE can say which rows it took."""
+        return self.returning and bool(connection.dialect.delete_returning)
+
+    def now(self, connection: Connection) -> datetime:
+        """Return the database's own clock, aware UTC. Reads only."""
+        raise NotImplementedError
 
     def changes(self, connection: Connection) -> int | None:
         """Return the number of rows this connection changed so far, triggers and cascades included; None if unsaid."""

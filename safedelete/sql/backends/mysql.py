@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, text
@@ -12,7 +13,8 @@ from safedelete.sql.failures import Cause, Failure, code, words
 
 _ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", "1364"})
 _REFERENCED: Final = frozenset({"1451", "1217", "1452", "1216"})
-_LOCKED: Final = frozenset({"1205", "1213", "1020", "3572"})
+_LOCKED: Final = frozenset({"1205", "3572"})
+"""A deadlock (1213) is not among them: it rolls the whole transaction back, savepoints and held rows included."""
 
 
 class MySQL(Backend):
@@ -21,7 +23,8 @@ class MySQL(Backend):
     name = "mysql"
 
     def begin_reading(self, connection: Connection) -> None:
-        """Nothing inside the transaction: it was opened READ ONLY for this connection's next transactions."""
+        """The server opens a transaction at its first statement; this one, before it, makes it read-only."""
+        connection.execute(text("SET TRANSACTION READ ONLY"))
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
         """Settings are for the session; the connection is ours alone."""
@@ -29,7 +32,7 @@ class MySQL(Backend):
             text("SET SESSION innodb_lock_wait_timeout = :lock"),
             {"lock": max(1, round(timeouts.lock.total_seconds()))},
         )
-        if connection.dialect.is_mariadb:
+        if getattr(connection.dialect, "is_mariadb", False):
             connection.execute(
                 text("SET SESSION max_statement_time = :statement"),
                 {"statement": timeouts.statement.total_seconds()},
@@ -39,13 +42,24 @@ class MySQL(Backend):
                 {"idle": max(1, round(timeouts.idle.total_seconds()))},
             )
 
+    def short_locks(self, connection: Connection, timeouts: Timeouts) -> None:
+        """A second is the shortest there is."""
+        del timeouts
+        connection.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+
     def alive(self, connection: Connection) -> Sequence[Any]:
-        """The connection's number; the driver never reconnects by itself inside a transaction."""
-        return tuple(connection.execute(text("SELECT CONNECTION_ID()")).one())
+        """The connection's number, and on MariaDB whether its transaction is still open."""
+        open_ = ", @@in_transaction" if getattr(connection.dialect, "is_mariadb", False) else ""
+        return tuple(connection.execute(text(f"SELECT CONNECTION_ID(){open_}")).one())
+
+    def now(self, connection: Connection) -> datetime:
+        """The server's clock."""
+        now: datetime = connection.execute(text("SELECT UTC_TIMESTAMP(6)")).scalar_one()
+        return now.replace(tzinfo=UTC)
 
     def identity(self, connection: Connection) -> str:
         """The server's own id where it has one, else what it calls itself, with the schema."""
-        names = dict(
+        names: dict[str, Any] = dict(
             connection.execute(
                 text(
                     "SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid','server_uid','hostname','port','datadir')"

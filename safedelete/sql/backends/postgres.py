@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table, event, func, literal_column, select, text
@@ -21,6 +22,8 @@ _TOUCHED: Final = text(
     GROUP BY 1, 2
     """
 )
+_LOCAL: Final = True
+"""set_config's "for this transaction only"."""
 _ROW_ERRORS: Final = ("23", "P0", "27", "44", "22")
 """SQLSTATE classes that one row's constraint or trigger raises."""
 
@@ -48,8 +51,8 @@ class Postgres(Backend):
         """One round trip: read only, and row security raises."""
         connection.execute(
             select(
-                func.set_config("transaction_read_only", "on", True),
-                func.set_config("row_security", "off", True),
+                func.set_config("transaction_read_only", "on", _LOCAL),
+                func.set_config("row_security", "off", _LOCAL),
             )
         )
 
@@ -61,12 +64,14 @@ class Postgres(Backend):
             "idle_in_transaction_session_timeout": str(milliseconds(timeouts.idle)),
             "row_security": "off",
         }
-        connection.execute(select(*(func.set_config(name, value, True) for name, value in settings.items())))
+        connection.execute(
+            select(*(func.set_config(name, value, _LOCAL) for name, value in settings.items()))
+        )
 
     def short_locks(self, connection: Connection, timeouts: Timeouts) -> None:
         """Wait a tenth of a second at most."""
         wait = min(100, milliseconds(timeouts.lock))
-        connection.execute(select(func.set_config("lock_timeout", str(wait), True)))
+        connection.execute(select(func.set_config("lock_timeout", str(wait), _LOCAL)))
 
     def may_lock(self, connection: Connection, table: Table) -> bool:
         """FOR UPDATE wants the UPDATE privilege on at least one column."""
@@ -90,6 +95,11 @@ class Postgres(Backend):
         """The server process, and the transaction's id once it has one."""
         row = connection.execute(select(func.pg_backend_pid(), func.txid_current_if_assigned())).one()
         return tuple(row)
+
+    def now(self, connection: Connection) -> datetime:
+        """The server's clock, not the transaction's start."""
+        now: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return now.astimezone(UTC)
 
     def identity(self, connection: Connection) -> str:
         """The cluster's own number, the database's oid and its name.

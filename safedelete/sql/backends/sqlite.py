@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,13 @@ from safedelete.sql.failures import Cause, Failure, code, words
 
 BEGIN = "safedelete_begin"
 """Execution option: the statement that opens a transaction."""
+
+_WAS_READ_ONLY = "safedelete_was_read_only"
+
+
+def driver(connection: Connection) -> Any:
+    """Return the standard library's connection."""
+    return connection.connection.driver_connection
 
 
 class SQLite(Backend):
@@ -49,11 +57,13 @@ class SQLite(Backend):
 
     def begin_reading(self, connection: Connection) -> None:
         """Let the connection refuse every write."""
+        connection.info[_WAS_READ_ONLY] = connection.execute(text("PRAGMA query_only")).scalar_one()
         connection.execute(text("PRAGMA query_only=ON"))
 
     def end_reading(self, connection: Connection) -> None:
-        """Allow writes again, unless the connection is gone anyway."""
-        connection.connection.driver_connection.execute("PRAGMA query_only=OFF")  # type: ignore[union-attr]
+        """Allow writes again, where they were allowed before."""
+        if not connection.info.pop(_WAS_READ_ONLY, 0):
+            driver(connection).execute("PRAGMA query_only=OFF")
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
         """The waiting was done by BEGIN IMMEDIATE; nothing else can be in the way afterwards."""
@@ -62,11 +72,11 @@ class SQLite(Backend):
     def wait(connection: Connection, timeouts: Timeouts) -> None:
         """Wait this long for another writer before BEGIN IMMEDIATE gives up."""
         wait = milliseconds(timeouts.lock)
-        connection.connection.driver_connection.execute(f"PRAGMA busy_timeout={wait:d}")  # type: ignore[union-attr]
+        driver(connection).execute(f"PRAGMA busy_timeout={wait:d}")
 
     def changes(self, connection: Connection) -> int | None:
         """The connection's own counter, which includes cascades and triggers."""
-        return int(connection.connection.driver_connection.total_changes)  # type: ignore[union-attr]
+        return int(driver(connection).total_changes)
 
     def alive(self, connection: Connection) -> Sequence[Any]:
         """One query, and the driver's word that the transaction is open."""
@@ -75,7 +85,13 @@ class SQLite(Backend):
 
     def in_transaction(self, connection: Connection) -> bool:
         """By the driver: RAISE(ROLLBACK) in a trigger ends a transaction behind SQLAlchemy's back."""
-        return bool(connection.connection.driver_connection.in_transaction)  # type: ignore[union-attr]
+        return bool(driver(connection).in_transaction)
+
+    def now(self, connection: Connection) -> datetime:
+        """The host's own clock."""
+        return datetime.fromisoformat(
+            connection.execute(text("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')")).scalar_one()
+        )
 
     def identity(self, connection: Connection) -> str:
         """The file's resolved path: a copy is another file."""

@@ -1,0 +1,257 @@
+"""Ask PostgreSQL's catalog what a probing statement cannot see. Reads only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Column, Connection, Table, func, select, text
+from sqlalchemy.sql import visitors
+
+from safedelete.ports import Proof, Verdict
+from safedelete.sql.backends.base import TableName
+
+if TYPE_CHECKING:
+    from safedelete.sql.rows import SqlRows
+
+_OID: Final = text(
+    "SELECT c.oid, c.relkind::text, pg_get_userbyid(c.relowner), c.relowner, row_security_active(c.oid), n.oid"
+    " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = :schema AND c.relname = :name"
+)
+_TRIGGERS: Final = text(
+    "SELECT tgname, tgtype FROM pg_trigger"
+    " WHERE tgrelid = :oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 8 = 8 ORDER BY tgname"
+)
+_RULES: Final = text(
+    "SELECT rulename FROM pg_rewrite WHERE ev_class = :oid AND ev_type = '4' AND ev_enabled IN ('O', 'A')"
+)
+_HEIRS: Final = text(
+    "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+    " WHERE i.inhparent = :oid AND NOT c.relispartition ORDER BY 1"
+)
+_SETTINGS: Final = text(
+    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_user"
+)
+_ROW, _BEFORE = 1, 2
+_NEEDS: Final = {
+    "CASCADE": ("SELECT", "DELETE"),
+    "SET NULL": ("SELECT", "UPDATE"),
+    "SET DEFAULT": ("SELECT", "UPDATE"),
+}
+
+
+class PostgresCatalog:
+    """The catalog around one target."""
+
+    def __init__(self, connection: Connection, target: SqlRows) -> None:
+        self.connection = connection
+        self.target = target
+        self.preparer = connection.dialect.identifier_preparer
+        self.recovering, self.read_only, self.role = connection.execute(_SETTINGS).one()
+        row = self._table(target.schema.table)
+        self.oid, self.kind, self.owner, _, self.filtered, _ = row
+        self.triggers = [(name, kind) for name, kind in connection.execute(_TRIGGERS, {"oid": self.oid})]
+        self.fires_on_nothing = any(not kind & _ROW for _, kind in self.triggers)
+        """Whether a statement-level trigger would fire even for a DELETE of no rows."""
+
+    def proofs(self) -> list[Proof]:
+        """Return one proof a question."""
+        return [
+            self._writable(),
+            self._privilege("DELETE"),
+            *self._columns(),
+            self._lock(),
+            self._row_security(),
+            *self._replaced(),
+            *self._triggers(),
+            *self._foreign_keys(),
+        ]
+
+    def _table(self, name: TableName) -> Any:
+        return self.connection.execute(_OID, {"schema": name[0], "name": name[1]}).one()
+
+    def _quoted(self, name: TableName) -> str:
+        schema, table = name
+        plain = self.preparer.quote(table)
+        return (
+            plain
+            if schema is None or schema == self.target.schema.default
+            else f"{self.preparer.quote(schema)}.{plain}"
+        )
+
+    def _grantee(self) -> str:
+        return self.preparer.quote(self.role)
+
+    def _writable(self) -> Proof:
+        subject = f"read-write server {self.target.database.name}"
+        if self.recovering:
+            return Proof(
+                subject,
+                Verdict.DENIED,
+                "The server is in recovery: a read replica.",
+                "Connect to the primary.",
+            )
+        if self.read_only == "on":
+            return Proof(
+                subject,
+                Verdict.DENIED,
+                "default_transaction_read_only is on for this role, database or server.",
+                f"ALTER ROLE {self._grantee()} SET default_transaction_read_only = off;",
+            )
+        return Proof(subject, Verdict.ALLOWED)
+
+    def _privilege(self, privilege: str) -> Proof:
+        subject = f"{privilege} on {self.target.name}"
+        if self._has("has_table_privilege", self.oid, privilege):
+            return Proof(subject, Verdict.ALLOWED)
+        table = self._quoted(self.target.schema.table)
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            f"Role {self.role} lacks {privilege} on {self.target.name}.",
+            f"GRANT {privilege} ON {table} TO {self._grantee()};",
+        )
+
+    def _columns(self) -> list[Proof]:
+        """SELECT on every column that the statements name, of the target and of tables in subqueries."""
+        found: list[Proof] = []
+        for table, names in self._used().items():
+            schema, name = table.schema or self.target.schema.default, table.name
+            shown = (
+                self.target.name if table is self.target.table else self.target.schema.display((schema, name))
+            )
+            subject = f"SELECT on {shown}"
+            row = self.connection.execute(_OID, {"schema": schema, "name": name}).first()
+            if row is None:
+                found.append(
+                    Proof(subject, Verdict.DENIED, f"There is no table {shown}.", "Run the migrations first.")
+                )
+                continue
+            if not self._has("has_schema_privilege", row[5], "USAGE"):
+                remedy = f"GRANT USAGE ON SCHEMA {self.preparer.quote(str(schema))} TO {self._grantee()};"
+                found.append(
+                    Proof(
+                        subject, Verdict.DENIED, f"Role {self.role} lacks USAGE on schema {schema}.", remedy
+                    )
+                )
+                continue
+            missing = [n for n in sorted(names) if not self._has("has_column_privilege", row[0], n, "SELECT")]
+            if not missing:
+                found.append(Proof(subject, Verdict.ALLOWED))
+                continue
+            columns = ", ".join(self.preparer.quote(n) for n in missing)
+            found.append(
+                Proof(
+                    subject,
+                    Verdict.DENIED,
+                    f"Role {self.role} lacks SELECT on {shown} ({', '.join(missing)}).",
+                    f"GRANT SELECT ({columns}) ON {self._quoted((schema, name))} TO {self._grantee()};",
+                )
+            )
+        return found
+
+    def _used(self) -> dict[Table, set[str]]:
+        target = self.target
+        used: dict[Table, set[str]] = {target.table: {c.name for c in target.table.primary_key.columns}}
+        expressions = [*target.rows.predicates, *target.owned.selected()]
+        for expression in expressions:
+            for element in visitors.iterate(expression):
+                if isinstance(element, Column) and isinstance(element.table, Table):
+                    table = target.table if element.table.fullname == target.table.fullname else element.table
+                    used.setdefault(table, set()).add(element.name)
+        return used
+
+    def _lock(self) -> Proof:
+        subject = f"locking rows of {self.target.name}"
+        if self._has("has_any_column_privilege", self.oid, "UPDATE"):
+            return Proof(subject, Verdict.ALLOWED)
+        key = self.preparer.quote(next(iter(self.target.keys.names)))
+        return Proof(
+            subject,
+            Verdict.ALLOWED,
+            "The role may not lock rows (SELECT … FOR UPDATE), so a batch holds them by deleting them uncommitted. Where "
+            "an object is denied, its row is free for a moment; one that changes then is reported as dangling.",
+            f"GRANT UPDATE ({key}) ON {self._quoted(self.target.schema.table)} TO {self._grantee()};",
+        )
+
+    def _row_security(self) -> Proof:
+        subject = f"row-level security on {self.target.name}"
+        if not self.filtered:
+            return Proof(subject, Verdict.ALLOWED)
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            f"Policies filter what role {self.role} sees and deletes; rows would be skipped without a word.",
+            f"ALTER ROLE {self._grantee()} BYPASSRLS;",
+        )
+
+    def _replaced(self) -> list[Proof]:
+        """What stands in the table's place: rules, heirs, a foreign table."""
+        found: list[Proof] = []
+        table = self._quoted(self.target.schema.table)
+        for (rule,) in self.connection.execute(_RULES, {"oid": self.oid}):
+            found.append(
+                Proof(
+                    f"rule {rule} on {self.target.name}",
+                    Verdict.DENIED,
+                    "A rule rewrites DELETE on this table, so a deleted row may still be there.",
+                    f"ALTER TABLE {table} DISABLE RULE {self.preparer.quote(rule)};",
+                )
+            )
+        heirs = [name for (name,) in self.connection.execute(_HEIRS, {"oid": self.oid})]
+        if heirs:
+            found.append(
+                Proof(
+                    f"inheritance of {self.target.name}",
+                    Verdict.DENIED,
+                    f"{', '.join(heirs)} inherit from it, and no key is unique over all of them: one key may delete two rows.",
+                    "Purge each table by itself, or use partitions.",
+                )
+            )
+        if self.kind == "f":
+            found.append(
+                Proof(
+                    f"kind of {self.target.name}",
+                    Verdict.DENIED,
+                    "It is a foreign table; what another server deletes cannot be held or rolled back reliably.",
+                    "Run the purge on the server that holds the table.",
+                )
+            )
+        return found
+
+    def _triggers(self) -> list[Proof]:
+        if not self.triggers:
+            return []
+        listed = ", ".join(
+            f"{name} ({'BEFORE' if kind & _BEFORE else 'AFTER'})" for name, kind in self.triggers
+        )
+        return [
+            Proof(
+                f"triggers on {self.target.name}",
+                Verdict.ALLOWED,
+                f"DELETE fires {listed}. A table that they write to must be named in may_touch=; a row that they keep is "
+                "reported as failed.",
+            )
+        ]
+
+    def _foreign_keys(self) -> list[Proof]:
+        """Cascades run as the child's owner, whom a REVOKE may have left without the right."""
+        schema = self.target.schema
+        found: dict[str, Proof] = {}
+        for fk in schema.reachable(schema.table):
+            oid, _, owner, owner_oid, _, _ = self._table(fk.child)
+            for privilege in _NEEDS.get(fk.action, ("SELECT",)):
+                subject = f"{privilege} on {schema.display(fk.child)} by its owner {owner}"
+                if self._has("has_table_privilege", owner_oid, oid, privilege):
+                    found.setdefault(subject, Proof(subject, Verdict.ALLOWED, f"needed by {fk.name}"))
+                else:
+                    found[subject] = Proof(
+                        subject,
+                        Verdict.DENIED,
+                        f"{fk.name} ({fk.action}) runs as the child's owner, who lacks {privilege}.",
+                        f"GRANT {privilege} ON {self._quoted(fk.child)} TO {self.preparer.quote(owner)};",
+                    )
+        return list(found.values())
+
+    def _has(self, function: str, *arguments: Any) -> bool:
+        return bool(self.connection.execute(select(getattr(func, function)(*arguments))).scalar_one())

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+
+import pytest
 
 import safedelete
 from safedelete.testing.servers.machine import Account, reachable
 
 SOURCE = Path(safedelete.__file__).parent.parent
-SITE = sysconfig.get_path("purelib")
+SITE = Path(pytest.__file__).parent.parent
 
 
 def python(script: str, *, command: tuple[str, ...] = (sys.executable,)) -> subprocess.CompletedProcess[str]:
     """Run a script to its end, with warnings as errors."""
     environment = {
-        name: os.environ[name] for name in ("HOME", "COVERAGE_PROCESS_START") if name in os.environ
+        name: os.environ[name]
+        for name in ("HOME", "COVERAGE_PROCESS_START", "COVERAGE_FILE")
+        if name in os.environ
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
@@ -28,7 +31,7 @@ def python(script: str, *, command: tuple[str, ...] = (sys.executable,)) -> subp
         timeout=120,
         check=False,
         cwd="/",
-        env=environment | {"PATH": path, "PYTHONPATH": os.pathsep.join([str(SOURCE), SITE])},
+        env=environment | {"PATH": path, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(SITE)])},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import time
@@ -99,7 +98,7 @@ def test_it_can_be_started_again(make: type[Server]) -> None:
 
 @SERVERS
 @pytest.mark.usefixtures("available")
-def test_it_ends_when_its_starter_is_killed(make: type[Server]) -> None:
+def test_it_ends_and_leaves_nothing_when_its_starter_is_killed(make: type[Server]) -> None:
     done = scripts.python(
         f"import os, signal\n"
         f"from safedelete.testing.servers import {make.__name__}\n"
@@ -109,8 +108,7 @@ def test_it_ends_when_its_starter_is_killed(make: type[Server]) -> None:
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     pid, folder = done.stdout.split()
-    assert eventually(lambda: not alive(int(pid)))
-    shutil.rmtree(folder, ignore_errors=True)
+    assert eventually(lambda: not alive(int(pid)) and not Path(folder).exists())
 
 
 def test_it_ends_at_interpreter_exit_without_being_told(redis_server: object) -> None:

@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,9 +66,9 @@ def main(order: str) -> int:
         )
     sys.stdout.write(f"{child.pid}\n")
     sys.stdout.flush()
-    while child.poll() is None:
-        if select.select([0], [], [], 0.1)[0] and not os.read(0, 4096):
-            break
+    told_to_stop = False
+    while child.poll() is None and not told_to_stop:
+        told_to_stop = bool(select.select([0], [], [], 0.1)[0]) and not os.read(0, 4096)
     for signum in signals:
         if child.poll() is not None:
             break
@@ -75,7 +76,11 @@ def main(order: str) -> int:
         # A stopped process (SIGSTOP) acts on nothing but SIGKILL until it is continued.
         child.send_signal(signal.SIGCONT)
         _exited(child, told["grace"])
-    return child.wait()
+    child.wait()
+    if told_to_stop:
+        # A server that ended by itself leaves its log, for its starter to read.
+        shutil.rmtree(told["cwd"], ignore_errors=True)
+    return child.returncode
 
 
 def _prepared(last: Callable[[], None] | None) -> Callable[[], None]:

@@ -30,7 +30,7 @@ _GUARDIAN = Path(__file__).with_name("_guardian.py")
 class Server(ABC):
     """One server process: a context manager, stopped at the latest when the interpreter exits.
 
-    If this process is killed without a chance to clean up, the server still ends, but its folder stays behind.
+    If this process is killed without a chance to clean up, the server still ends, and its folder goes with it.
 
     Args:
         start_timeout: Seconds to wait for the server's first answer.

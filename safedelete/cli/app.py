@@ -16,6 +16,7 @@ from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
 if TYPE_CHECKING:
     from safedelete.declare import Declared, Purge
     from safedelete.loader import JobFile
+    from safedelete.runner.report import Report
 
 app = typer.Typer(
     name="safedelete",
@@ -175,7 +176,7 @@ def run(
     job = _load(file).one(name)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
-    _show_report(report, as_json=as_json)
+    _show_report(report, job, as_json=as_json)
 
 
 @app.command()
@@ -189,7 +190,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     job = wiring.owner_of(loaded.jobs.values(), run)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
-    _show_report(report, as_json=as_json)
+    _show_report(report, job, as_json=as_json)
 
 
 @app.command()
@@ -309,7 +310,8 @@ def _purges(jobs: list[Declared]) -> list[Purge]:
     return [job for job in jobs if isinstance(job, Purge)]
 
 
-def _show_report(report: Any, *, as_json: bool) -> None:
+def _show_report(report: Report, job: Declared, *, as_json: bool) -> None:
+    from safedelete import wiring
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -317,6 +319,10 @@ def _show_report(report: Any, *, as_json: bool) -> None:
         _print_json(report_document(report))
     else:
         typer.echo(text.result(report))
+        if report.run is not None and report.total.deleted != report.total.total:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for line in text.items(record, batches, everything=False):
+                    typer.echo(line)
     _exit([report])
 
 

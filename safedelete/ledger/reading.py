@@ -62,9 +62,8 @@ class SqlLedgerReader:
         """Return what the ledger is bound to. Reads only."""
         with told("read its version"), self.engine.connect() as connection:
             try:
-                found = dict(
-                    connection.execute(select(tables.meta.c.name, tables.meta.c.value)).tuples().all()
-                )
+                query = select(tables.meta.c.name, tables.meta.c.value)
+                found: dict[str, str] = {row.name: row.value for row in connection.execute(query)}
             except DBAPIError as error:
                 if missing_table(error):
                     raise LedgerError(
@@ -126,7 +125,7 @@ class SqlLedgerReader:
         if states is not None:
             places = places.where(t.state.in_([s.value for s in states]))
         with told("list batches"), self.engine.connect() as connection:
-            refs = connection.execute(places).tuples().all()
+            refs = connection.execute(places).all()
         for target, seq in refs:
             query = select(tables.batch).where(t.run == run, t.target == target, t.seq == seq)
             with told("read a batch"), self.engine.connect() as connection:
@@ -165,7 +164,7 @@ class SqlLedgerReader:
         query = select(t.target, t.tally).where(t.run == run, t.tally.is_not(None))
         sums: dict[int, Tally] = {}
         with told("add up outcomes"), self.engine.connect() as connection:
-            for target, text in connection.execute(query).tuples():
+            for target, text in connection.execute(query):
                 for tally in codec.load_tallies(text, f"tally of run {run}").values():
                     sums[target] = sums.get(target, Tally()) + tally
         return sums
@@ -175,7 +174,7 @@ class SqlLedgerReader:
         t = tables.batch.c
         query = select(t.target, func.sum(t.item_count)).where(t.run == run).group_by(t.target)
         with told("count sealed items"), self.engine.connect() as connection:
-            return {target: int(items) for target, items in connection.execute(query).tuples()}
+            return {target: int(items) for target, items in connection.execute(query)}
 
     def checksums(self, run: str) -> Iterator[str]:
         """Yield the sealed batches' checksums in order. Reads only."""

@@ -32,8 +32,8 @@ class Touched:
         self.connection = connection
         self.target = target
         self._backend = target.database.backend
-        # A transaction starts at nothing: holding rows counts as no change, and nothing was written before.
-        self._snapshot: Mapping[TableName, int] | None = {}
+        # Not nothing: a pooled session's earlier transactions stay in its statistics until it sends them on.
+        self._snapshot: Mapping[TableName, int] | None = None
         self._after: Mapping[TableName, int] | None = None
         self._unsaid = False
         self._sum: Counter[str] = Counter()

@@ -1,0 +1,43 @@
+"""Whole worlds: PostgreSQL or SQLite, beside a real S3 server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from safedelete.testing.servers import Postgres, SeaweedFS
+from tests.backends import GivenDatabase, GivenS3
+from tests.e2e.world import World
+
+
+@pytest.fixture
+def pg_world(
+    postgres: Postgres | GivenDatabase,
+    pg_database: str,
+    seaweed: SeaweedFS | GivenS3,
+    bucket: str,
+    tmp_path: Path,
+) -> Iterator[World]:
+    url = sa.make_url(pg_database)
+    superuser = sa.make_url(postgres.superuser_url).set(database=url.database)
+    world = World("postgresql", url, seaweed, bucket, tmp_path, superuser=superuser)
+    world.sql(f'GRANT ALL ON SCHEMA public TO "{url.username}"')
+    world.sql(f'ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO "{url.username}"')
+    yield world
+    world.clean_up()
+
+
+@pytest.fixture
+def sqlite_world(seaweed: SeaweedFS | GivenS3, bucket: str, tmp_path: Path) -> Iterator[World]:
+    world = World("sqlite", sa.make_url(f"sqlite:///{tmp_path / 'app.db'}"), seaweed, bucket, tmp_path)
+    yield world
+    world.clean_up()
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def world(request: pytest.FixtureRequest) -> World:
+    found: World = request.getfixturevalue("pg_world" if request.param == "postgresql" else "sqlite_world")
+    return found

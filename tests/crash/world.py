@@ -102,6 +102,7 @@ class Lab:
         self.store = StubS3(record=False)
         self.engine: Engine = create_engine(self.url, poolclass=NullPool)
         self.ledger: Engine = create_engine(self.ledger_url or self.url, poolclass=NullPool)
+        self._leases = [self.engine, *([self.ledger] if elsewhere else [])]
         self._nursery: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -201,8 +202,10 @@ class Lab:
         rows[-1]["expires_at"] = None
         with self.engine.begin() as connection:
             connection.execute(delete(uploads))
-            connection.execute(delete(lease.table))
             connection.execute(insert(uploads), rows)
+        for engine in self._leases:
+            with engine.begin() as connection:
+                connection.execute(delete(lease.table))
         self.store._buckets.clear()
         self.store._sorted.clear()
         for bucket in (BUCKET, OTHER_BUCKET):
@@ -273,8 +276,9 @@ class Lab:
                 time.sleep(0.01)
             else:
                 raise AssertionError("a killed run's session is still there after 5 s")
-        with self.engine.begin() as connection:
-            connection.execute(update(lease.table).values(expires_ms=0))
+        for engine in self._leases:
+            with engine.begin() as connection:
+                connection.execute(update(lease.table).values(expires_ms=0))
 
     # --- whoever looks ----------------------------------------------------------------------------------------------
 
@@ -300,9 +304,10 @@ class Lab:
     def picture(self) -> int:
         """Return a number for everything that a run leaves behind: two moments of one number are one to its successor."""
         durable: list[Any] = [self.look()]
-        with self.engine.connect() as connection:
-            c = lease.table.c
-            durable += connection.execute(select(c.job, c.owner, c.token, c.expires_ms > 0)).all()
+        for engine in self._leases:
+            with engine.connect() as connection:
+                c = lease.table.c
+                durable += connection.execute(select(c.job, c.owner, c.token, c.expires_ms > 0)).all()
         with self.ledger.connect() as connection:
             for table in (tables.run, tables.batch, tables.approval):
                 durable += connection.execute(select(table).order_by(*table.primary_key.columns)).all()

@@ -11,6 +11,7 @@ from typing import Any
 from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
+from safedelete.core.plan import Plan, TargetPlan
 from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch
 from safedelete.phases.parts import ObjectPart, Part, RowPart, quiet
@@ -67,8 +68,30 @@ class World:
         self.may_lock, self.shares, self.owns = may_lock, shares, owns
         self.numbers = 0
         self.runs = 0
+        self._teach()
         for number in range(expired + fresh):
             self.add(number, expired=number < expired)
+
+    def _teach(self, nights: int = 20) -> None:
+        """Record earlier runs, so that the guard finds up to sixty items a night usual."""
+        for night in range(nights):
+            at = self.clock.now() - timedelta(days=nights - night)
+            target = TargetPlan(name="uploads", kind="rows", items=60, eligible=60, total=400, cutoff=at)
+            week_old = at - timedelta(days=7)
+            second = replace(target, name=f"s3://{BUCKET}/tmp/", kind="objects", cutoff=week_old)
+            done = {name: Tally(deleted=60) for name in (target.name, second.name)}
+            self.ledger.begin(
+                RunRecord(
+                    run=f"PAST{night:04}",
+                    job=JOB,
+                    kind="purge",
+                    state=RunState.SUCCEEDED,
+                    started_at=at,
+                    finished_at=at,
+                    plan=Plan(job=JOB, as_of=at, fingerprint="f1", targets=(target, second), digest="d"),
+                    tally=done,
+                )
+            )
 
     def add(self, number: int, *, expired: bool = True, objects: Sequence[str] | None = None) -> MemoryRow:
         keys = [f"{number}.jpg"] if objects is None else objects
@@ -76,7 +99,7 @@ class World:
         for ref in refs:
             if not self.objects.holds(ref):
                 self.objects.put(ref.bucket, ref.key)
-        when = self.clock.now() + timedelta(days=-1 if expired else 3650)
+        when = self.clock.now() + timedelta(hours=-1 if expired else 90_000)
         row = MemoryRow((number,), when, refs)
         self.table.put(row)
         return row
@@ -133,9 +156,7 @@ class Process:
         self.world = world
         self.watch = Watch(at)
         self.objects = world.objects.seen_by(self.watch.request)
-        self.rows = MemoryRows(
-            world.table, may_lock=world.may_lock, shares=world.shares, owns=world.owns
-        )
+        self.rows = MemoryRows(world.table, may_lock=world.may_lock, shares=world.shares, owns=world.owns)
         self.prober = MemoryProber(world.objects)
         setting = Setting(
             environment="test",
@@ -144,7 +165,9 @@ class Process:
             owner=name,
             binding=Binding("test", frozenset({"main"}), frozenset({BUCKET})),
         )
-        given = {key: changes.pop(key) for key in tuple(changes) if key in ("caller", "environment", "database")}
+        given = {
+            key: changes.pop(key) for key in tuple(changes) if key in ("caller", "environment", "database")
+        }
         self.ctx = PurgeContext(
             job=JOB,
             fingerprint="f1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
-            raise
+            traceback.print_exc()
         sys.exit(exit_for(error))
 
 

@@ -7,16 +7,28 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
+from safedelete.errors import ConfigError, RefusedError, SafeDeleteError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from safedelete.declare import Declared, Purge
     from safedelete.loader import JobFile
     from safedelete.runner.report import Report
+
+
+class _Options:
+    """What was said before the verb."""
+
+    verbose = False
+
+
+_options = _Options()
 
 app = typer.Typer(
     name="safedelete",
@@ -53,11 +65,9 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log every batch.")] = False,
 ) -> None:
     """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
-    from safedelete.cli.logs import configure
-
     if debug:
         os.environ["SAFEDELETE_DEBUG"] = "1"
-    configure(verbose=verbose)
+    _options.verbose = verbose
 
 
 @app.command()
@@ -84,7 +94,7 @@ def init(
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
     """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
-    from safedelete import wiring
+    wiring = _wiring()
 
     jobs = list(_load(file).jobs.values()) if file is not None else []
     if sql:
@@ -99,7 +109,7 @@ def init(
 @app.command()
 def check(file: File, names: Names = None, as_json: Json = False) -> None:
     """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -131,7 +141,7 @@ def plan(
     ] = None,
 ) -> None:
     """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
@@ -147,7 +157,7 @@ def plan(
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
-            typer.echo(text.plan(report))
+            typer.echo(text.plan(report, quote(str(file))))
     if as_json:
         _print_json([report_document(report) for report in reports])
     _exit(reports)
@@ -169,20 +179,26 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
     job = _load(file).one(name)
-    with listening(job) as asked, text.progress() as progress:
-        report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
-    _show_report(report, job, as_json=as_json)
+    try:
+        with listening(job) as asked, text.progress() as progress:
+            report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
+    except RefusedError as refused:
+        refused.hint = refused.hint.replace("--file FILE", f"--file {quote(str(file))}")
+        if refused.run is not None:
+            _show_refused(job, refused.run, file, as_json=as_json)
+        raise
+    _show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
 def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
@@ -190,7 +206,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     job = wiring.owner_of(loaded.jobs.values(), run)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
-    _show_report(report, job, as_json=as_json)
+    _show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
@@ -209,7 +225,7 @@ def approve(
     ] = 24.0,
 ) -> None:
     """Accept one refused plan, once: exactly the keys that were sealed. Deletes nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
 
     if one_off and usual:
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
@@ -221,11 +237,10 @@ def approve(
     approval = wiring.approve(
         _any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
-    where = f" --file {file}" if file is not None else " --file FILE"
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
         f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
-        f"To execute exactly what was sealed: safedelete execute {approval.run}{where}"
+        f"To execute exactly what was sealed: safedelete execute {approval.run} --file {_said(file)}"
     )
 
 
@@ -234,20 +249,35 @@ def history(
     file: File,
     name: Name = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs of each job.")] = 20,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="PATH", help="Write one page with charts and the list of runs."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List past runs. Deletes nothing."""
-    from safedelete import wiring
+    """List past runs, and draw what they found. Deletes nothing."""
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import record_document
+    from safedelete.runner.context import DRAWN
 
+    if html is not None and as_json:
+        raise ConfigError("--html and --json contradict each other.", hint="Ask for one of them.")
     jobs = _load(file).pick([name] if name else [])
-    found = [(job.name, wiring.history(job, limit=limit)) for job in jobs]
     if as_json:
-        _print_json([record_document(record) for _, records in found for record in records])
+        found = [record for job in jobs for record in wiring.history(job, limit=limit)]
+        _print_json([record_document(record) for record in found])
         return
-    for job_name, records in found:
-        typer.echo(text.history(job_name, records))
+    drawn = [(job, wiring.history(job, limit=max(limit, DRAWN))) for job in jobs]
+    if html is not None:
+        from safedelete.cli.page import write_page
+
+        write_page(html, [(job.name, records) for job, records in drawn])
+        runs = sum(len(records) for _, records in drawn)
+        typer.echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
+        return
+    for job, records in drawn:
+        typer.echo(text.history(job.name, records, limit=limit))
 
 
 @app.command()
@@ -258,11 +288,12 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
-    from safedelete import wiring
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
-    with wiring.shown(_any_job(file), run) as (record, approval, batches):
+    job = _any_job(file)
+    with wiring.shown(job, run) as (record, approval, batches):
         if as_json:
             document = record_document(record, approval)
             listed = [i for stored in batches for i in item_document(record, stored)]
@@ -270,7 +301,8 @@ def show(
                 document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
             )
             return
-        typer.echo(text.run(record, approval))
+        _, past = wiring.story(job, record.run)
+        typer.echo(text.run(record, approval, past, _said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
 
@@ -278,11 +310,19 @@ def show(
 def exit_for(error: SafeDeleteError) -> int:
     """Print an error as a person needs it, and return its exit code."""
     typer.echo(f"safedelete: {error}", err=True)
-    if error.exit_code is not ExitCode.USAGE:
-        typer.echo(error.deleted_sentence, err=True)
+    typer.echo(error.deleted_sentence, err=True)
     if error.hint:
         typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
     return int(error.exit_code)
+
+
+def _wiring() -> ModuleType:
+    """Import what does the work, with logs on: not before a verb is really called, so that help stays quick."""
+    from safedelete import wiring
+    from safedelete.cli.logs import configure
+
+    configure(verbose=_options.verbose)
+    return wiring
 
 
 def _load(path: Path) -> JobFile:
@@ -300,6 +340,10 @@ def _needed(path: Path | None) -> Path:
     return path
 
 
+def _said(path: Path | None) -> str:
+    return "FILE" if path is None else quote(str(path))
+
+
 def _any_job(path: Path | None) -> Declared | None:
     return next(iter(_load(path).jobs.values())) if path is not None else None
 
@@ -310,15 +354,27 @@ def _purges(jobs: list[Declared]) -> list[Purge]:
     return [job for job in jobs if isinstance(job, Purge)]
 
 
-def _show_report(report: Report, job: Declared, *, as_json: bool) -> None:
-    from safedelete import wiring
+def _show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
+    wiring = _wiring()
+    from safedelete.cli import text
+    from safedelete.cli.document import record_document
+
+    record, past = wiring.story(job, run)
+    if as_json:
+        _print_json(record_document(record))
+    elif record.plan is not None:
+        typer.echo(text.refusal(record, past, quote(str(file))))
+
+
+def _show_report(report: Report, job: Declared, file: Path | None, *, as_json: bool) -> None:
+    wiring = _wiring()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
     if as_json:
         _print_json(report_document(report))
     else:
-        typer.echo(text.result(report))
+        typer.echo(text.result(report, _said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
             with wiring.shown(job, report.run) as (record, _, batches):
                 for line in text.items(record, batches, everything=False):

@@ -13,6 +13,7 @@ from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import BatchState
+from safedelete.core.say import sentence
 from safedelete.core.seal import ObjectBatch
 from safedelete.ports import RunRecord, StoredBatch
 from safedelete.runner.report import Report
@@ -48,7 +49,7 @@ def decision_document(decision: Decision | None) -> dict[str, Any] | None:
         return None
     return {
         "approved": isinstance(decision, Approved),
-        "measures": [plain(measure) for measure in decision.measures],
+        "measures": [plain(measure) | {"sentence": sentence(measure)} for measure in decision.measures],
         "findings": [plain(finding) for finding in decision.findings],
         "approval": plain(decision.approval) if isinstance(decision, Approved) else None,
     }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 
 from tabulate import tabulate
 
+from safedelete.cli.chart import chart, glyphs
 from safedelete.cli.document import item_document
-from safedelete.core.decision import Approval, Approved, Decision, Finding
+from safedelete.cli.look import accept, attention, pictures, planned, when
+from safedelete.cli.series import Series, series
+from safedelete.core.decision import Approval, Approved, Decision, Finding, Refused
 from safedelete.core.outcome import Tally
-from safedelete.core.plan import Count, TargetPlan, Unknown
+from safedelete.core.plan import Count, Plan, TargetPlan
+from safedelete.core.run import RunState
 from safedelete.core.say import sentence
 from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Proof, RunRecord, StoredBatch, Verdict
@@ -22,37 +26,67 @@ SHOWN = 20
 """Items listed without --items: enough to recognise what is wrong."""
 
 
-def plan(report: Report) -> str:
-    """Lay out a plan and its decision."""
+def plan(report: Report, file: str = "FILE") -> str:
+    """Lay out a plan and its decision.
+
+    Args:
+        report: What ``wiring.plan`` returned.
+        file: The job file, quoted for a shell.
+    """
     assert report.plan is not None
     made = report.plan
-    lines = [f"{made.job}: plan as of {_when(made.as_of)}", ""]
+    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
     for target in made.targets:
         lines += [_target(target), ""]
+    lines += _charts(series(report.past, made, report.decision))
     lines.append(decision(report.decision))
+    lines += _looked_at(made, report.decision, report.past)
     if report.proofs:
         lines += ["", proofs(report)]
     lines += ["", "Nothing was deleted."]
     if report.run is not None:
         state = report.state.value if report.state else ""
         lines.append(f"Sealed as run {report.run} ({state}, {report.sealed_bytes:,} bytes in the ledger).")
-        lines.append(next_step(report))
+        if isinstance(report.decision, Refused):
+            lines += accept(report.decision, report.run, file)
+        else:
+            lines.append(f"To delete exactly this: safedelete execute {report.run} --file {file}")
+    elif isinstance(report.decision, Refused):
+        lines.append(
+            "A plan that is not sealed cannot be approved: seal it with --save, or let `run` refuse it."
+        )
     return "\n".join(lines)
 
 
-def next_step(report: Report) -> str:
-    """Say which command goes on from here."""
-    if isinstance(report.decision, Approved):
-        return f"To delete exactly this: safedelete execute {report.run} --file FILE"
-    return f'To accept this plan once: safedelete approve {report.run} --reason "..."'
+def refusal(record: RunRecord, past: Sequence[RunRecord], file: str = "FILE") -> str:
+    """Lay out a run that the guard refused: the plan, why, what to look at, and how to accept it.
+
+    Args:
+        record: The refused run.
+        past: The runs before it, newest first.
+        file: The job file, quoted for a shell.
+    """
+    made = record.plan
+    if made is None:
+        return ""
+    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
+    for target in made.targets:
+        lines += [_target(target), ""]
+    lines += _charts(series(past, made, record.decision))
+    lines.append(decision(record.decision))
+    lines += _looked_at(made, record.decision, past)
+    lines += ["", "Nothing was deleted."]
+    if isinstance(record.decision, Refused):
+        lines += accept(record.decision, record.run, file)
+    return "\n".join(lines)
 
 
-def result(report: Report) -> str:
+def result(report: Report, file: str = "FILE") -> str:
     """Lay out how a run ended."""
     if report.state is None:
         if report.plan is None:
             return report.message
-        return plan(report)
+        return plan(report, file)
     lines = [f"{report.job}: {report.state.value}{' (resumed)' if report.resumed else ''}. {report.message}"]
     if report.tally:
         lines += ["", _tallies(report.tally.items())]
@@ -67,9 +101,15 @@ def decision(made: Decision | None) -> str:
     """Say what the guard decided and why."""
     if made is None:
         return ""
-    head = "Guard: approved." if isinstance(made, Approved) else "Guard: REFUSED."
+    codes = ", ".join(dict.fromkeys(f.code for f in made.findings if f.severity == "refuse"))
+    head = "Guard: approved." if isinstance(made, Approved) else f"Guard: REFUSED [{codes}]."
     lines = [head]
-    lines += ["  " + sentence(measure) for measure in made.measures]
+    kinds = {target.name: target.kind for target in made.plan.targets}
+    for measure in made.measures:
+        kind = kinds.get(measure.target, "rows")
+        items = measure.measure == "items"
+        said = sentence(measure, unit=kind if items else None, of="table" if kind == "rows" else "prefix")
+        lines.append(f"  {measure.target}: {said}")
     lines += [_finding(finding) for finding in made.findings]
     if isinstance(made, Approved) and made.approval is not None:
         lines.append(f"  Accepted once by {made.approval.who}: {made.approval.reason}")
@@ -86,36 +126,51 @@ def proofs(report: Report) -> str:
     return table + ("\nMissing:\n" + "\n".join(f"  {m}" for m in dict.fromkeys(missing)) if missing else "")
 
 
-def history(job: str, records: Sequence[RunRecord]) -> str:
-    """List runs, newest first."""
+def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
+    """List runs, newest first, below a chart of what each of them found.
+
+    Args:
+        job: The job's name.
+        records: Its runs, newest first, as many as the chart may show.
+        limit: Most runs listed.
+    """
     if not records:
         return f"{job}: no runs yet."
     rows = []
-    for record in records:
+    for record in records[:limit]:
         total = sum(record.tally.values(), Tally())
-        planned = _planned(record)
         rows.append(
             [
                 record.run,
-                _when(record.started_at),
+                when(record.started_at),
                 record.state.value,
                 "" if record.exit_code is None else record.exit_code,
-                planned,
+                planned(record),
                 total.deleted if record.tally else "",
                 total.failed + total.unknown if record.tally else "",
                 record.reason[:60],
             ]
         )
     headers = ["run", "started (UTC)", "state", "exit", "planned", "deleted", "failed", "why"]
-    return f"{job}\n" + tabulate(rows, headers=headers, tablefmt="simple", intfmt=",", disable_numparse=[0])
+    table = tabulate(rows, headers=headers, tablefmt="simple", intfmt=",", disable_numparse=[0])
+    return "\n".join([job, *_charts(series(records)), table])
 
 
-def run(record: RunRecord, approval: Approval | None) -> str:
-    """Lay out one recorded run."""
+def run(
+    record: RunRecord, approval: Approval | None, past: Sequence[RunRecord] = (), file: str = "FILE"
+) -> str:
+    """Lay out one recorded run, as it was decided then.
+
+    Args:
+        record: The run.
+        approval: Its approval.
+        past: The runs before it, newest first.
+        file: The job file, quoted for a shell.
+    """
     lines = [
         f"Run {record.run} of {record.job}: {record.state.value}",
-        f"started {_when(record.started_at)} by {record.owner}"
-        + (f", ended {_when(record.finished_at)}" if record.finished_at else ""),
+        f"started {when(record.started_at)} by {record.owner}"
+        + (f", ended {when(record.finished_at)}" if record.finished_at else ""),
     ]
     if record.exit_code is not None:
         lines.append(f"exit code {record.exit_code}")
@@ -126,10 +181,13 @@ def run(record: RunRecord, approval: Approval | None) -> str:
         for target in record.plan.targets:
             lines += [_target(target), ""]
         lines.append(decision(record.decision))
+        lines += _looked_at(record.plan, record.decision, past)
     if approval is not None:
-        lines.append(f"Approval by {approval.who} until {_when(approval.expires_at)}: {approval.reason}")
+        lines.append(f"Approval by {approval.who} until {when(approval.expires_at)}: {approval.reason}")
     if record.tally:
         lines += ["", _tallies(record.tally.items())]
+    if record.state is RunState.REFUSED and isinstance(record.decision, Refused):
+        lines += ["", "Nothing was deleted.", *accept(record.decision, record.run, file)]
     return "\n".join(lines)
 
 
@@ -171,6 +229,21 @@ def progress() -> Iterator[Progress]:
         yield told
 
 
+def _looked_at(made: Plan, decided: Decision | None, past: Sequence[RunRecord]) -> list[str]:
+    if isinstance(decided, Refused):
+        return attention(made, decided, past)
+    return pictures(made, decided)
+
+
+def _charts(drawn: Sequence[Series]) -> list[str]:
+    shape = glyphs(sys.stdout.encoding, os.environ.get("TERM"))
+    lines: list[str] = []
+    for one in drawn:
+        if body := chart(one, shape):
+            lines += [*body, ""]
+    return lines
+
+
 def _target(target: TargetPlan) -> str:
     rows = [
         ["items this run", _count(target.items)],
@@ -180,7 +253,7 @@ def _target(target: TargetPlan) -> str:
     if target.bytes is not None:
         rows.append(["bytes", _count(target.bytes)])
     if target.cutoff is not None:
-        rows.append(["older than", _when(target.cutoff)])
+        rows.append(["older than", when(target.cutoff)])
     if target.nulls:
         rows.append(["without a time (kept)", _count(target.nulls)])
     if target.late:
@@ -208,24 +281,9 @@ def _tallies(tallies: object) -> str:
     return tabulate(rows, headers=headers, tablefmt="simple", intfmt=",")
 
 
-def _planned(record: RunRecord) -> object:
-    if record.plan is None:
-        return ""
-    counts = [target.items for target in record.plan.targets]
-    return (
-        "unknown"
-        if any(isinstance(c, Unknown) for c in counts)
-        else sum(c for c in counts if isinstance(c, int))
-    )
-
-
 def _mark(proof: Proof) -> str:
     return {Verdict.ALLOWED: "ok", Verdict.DENIED: "DENIED", Verdict.UNKNOWN: "UNKNOWN"}[proof.verdict]
 
 
 def _count(count: Count) -> str:
     return f"{count:,}" if isinstance(count, int) else str(count)
-
-
-def _when(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M:%S}Z"

@@ -259,9 +259,10 @@ def cut_short(plan: Plan, target: TargetPlan) -> bool:
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:
-    return ((target.cutoff or plan.as_of) - SEASON).astimezone(UTC)
+    middle = (target.cutoff or plan.as_of) - SEASON
+    return middle if middle.tzinfo is UTC else middle.astimezone(UTC)
 
 
-def _rank(past: PastRun) -> tuple[bool, datetime, str]:
-    end = past.finished_at
-    return (end is not None, end or past.plan.as_of, repr(past))
+def _rank(past: PastRun) -> tuple[str, str]:
+    """Order twins and partial runs the same way whatever order they came in; text, since instants may be naive."""
+    return ("" if past.finished_at is None else past.finished_at.isoformat(), repr(past))

@@ -100,7 +100,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD200": Kind(
         "Nothing to compare with",
         "refuse",
-        "There is no earlier run, and no time column to judge a first one by.",
+        "There is no earlier run, and no coming day in a time column, to judge the plan by.",
         "Look at the count, the share and the days, then approve this plan: it becomes the first of the baseline.",
     ),
     "SD201": Kind(

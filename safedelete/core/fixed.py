@@ -27,6 +27,9 @@ SHARE_ROOM: Final = 1.2
 SHARE_MOST: Final = 0.98
 """A learned share stays below this, so that a lost age test shows, unless everything went twice before."""
 
+SHARE_FROM: Final = 20
+"""Rows of a table from which taking everything can become usual: of two rows, both go now and then."""
+
 SHARE_FORESEEN: Final = 0.9
 """The share that passes where earlier runs saw tonight's rows coming."""
 
@@ -137,18 +140,18 @@ def share(
     """
     lowest = float("inf")
     found: Finding | None = None
-    for total, label, shares in (
+    for total, label, second in (
         (
             target.total,
             "of the table" if target.kind == "rows" else "of the prefix",
-            _shares(nights, "total"),
+            _second(nights, "total"),
         ),
-        (target.ageless, "of what matches at any age", _shares(nights, "ageless")),
+        (target.ageless, "of what matches at any age", _second(nights, "ageless")),
     ):
         if total is None or not known(total):
             continue
-        second = shares[-2] if len(shares) >= 2 else 0.0
-        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, second)))
+        top = second if total >= SHARE_FROM else 0.0
+        most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, top)))
         if foreseen:
             most = max(most, SHARE_FORESEEN)
         limit = most * total
@@ -258,13 +261,19 @@ def _difference(last: Plan, plan: Plan) -> str:
     return f": {'; '.join(said)}" if said else ""
 
 
-def _shares(nights: Sequence[Night], of: str) -> list[float]:
-    found = []
+def _second(nights: Sequence[Night], of: str) -> float:
+    """Return the second-largest share that a night took; 0 where there are not two."""
+    first = second = 0.0
     for night in nights:
         total = night.target.total if of == "total" else night.target.ageless
-        if night.weight and total is not None and known(total) and total > 0:
-            found += [night.fresh / total] * night.weight
-    return sorted(found)
+        if not night.weight or total is None or not known(total) or total == 0:
+            continue
+        share = night.fresh / total
+        if share > first:
+            first, second = share, share if night.weight > 1 else first
+        elif share > second:
+            second = share
+    return second
 
 
 def _unknown(cascade: Cascade) -> Unknown:

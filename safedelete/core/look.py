@@ -114,7 +114,7 @@ class Look:
                 nights=self.season.elapsed,
                 usual_low=usual.usual_low,
                 usual_high=usual.usual_high,
-                runs=usual.runs if self.past else 0,
+                runs=0 if bound.code == "SD205" else usual.runs,
                 expected=None if expected is None else expected + self.rest,
                 forecast=None if forecast is None else forecast.expected,
                 limit=limit + self.rest if isfinite(limit) else None,

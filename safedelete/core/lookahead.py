@@ -26,14 +26,14 @@ ERRORS: Final = 60
 CONFIRM: Final = 6
 """Runs before the last whose forecast for tonight may confirm the last one's; their median is taken."""
 
-LEAST: Final = 0.45
-"""Tolerance above the bias, as a log ratio, is never below this (1.57 times): smaller surges are not worth waking anybody."""
+LEAST: Final = 0.47
+"""Tolerance above the bias, as a log ratio, is never below this (1.6 times): smaller surges are not worth waking anybody."""
 
 SPREAD: Final = 3.3
 """Tolerance in robust standard deviations of the forecast errors: 1 in 2,000 nights of a normal error."""
 
-PRIOR_SPREAD: Final = 0.2
-"""Log standard deviation of the errors assumed before there is a record: 20 % of the rows change their fate."""
+PRIOR_SPREAD: Final = 0.18
+"""Log standard deviation of the errors assumed before there is a record: near a fifth of the rows may change their fate."""
 
 PRIOR_WEIGHT: Final = 5.0
 """Errors that the assumption is worth."""

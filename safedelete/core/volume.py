@@ -44,10 +44,10 @@ FLOOR: Final = 1.6
 YOUNG: Final = 3.0
 """Added to the floor divided by the number of runs: a baseline of one night allows 4.6 times that night."""
 
-SEEN: Final = 1.5
+SEEN: Final = 1.65
 """Exponent on the second-largest ratio seen: second, so that one bad night that slipped through teaches nothing."""
 
-ENOUGH: Final = 10
+ENOUGH: Final = 20
 """Ratios before the second-largest is used; until then the floor times the largest."""
 
 SMALL: Final = 1.5

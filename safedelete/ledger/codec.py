@@ -91,7 +91,6 @@ def damaged(where: str, error: Exception) -> LedgerError:
         f"The ledger's {where} cannot be read: {first}.",
         hint="It was damaged, edited, or written by another version. Cancel the run and plan again; "
         "`safedelete show` lists what is readable.",
-        deleted=None,
     )
 
 

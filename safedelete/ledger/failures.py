@@ -47,13 +47,11 @@ def told(what: str) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.", deleted=None) from error
+        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.") from error
     except SQLAlchemyError as error:
         hint = (
             "The role lacks a privilege on the ledger's tables."
             if denied(error)
             else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
         )
-        raise LedgerError(
-            f"The ledger could not {what}: {first_line(error)}.", hint=hint, deleted=None
-        ) from error
+        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.", hint=hint) from error

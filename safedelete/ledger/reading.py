@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, Row, func, select
+from sqlalchemy import Engine, Row, func, or_, select
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.decision import Approval
@@ -62,8 +62,7 @@ class SqlLedgerReader:
         """Return what the ledger is bound to. Reads only."""
         with told("read its version"), self.engine.connect() as connection:
             try:
-                query = select(tables.meta.c.name, tables.meta.c.value)
-                found: dict[str, str] = {row.name: row.value for row in connection.execute(query)}
+                found = dict(connection.execute(select(tables.meta.c.name, tables.meta.c.value)).all())
             except DBAPIError as error:
                 if missing_table(error):
                     raise LedgerError(
@@ -100,7 +99,9 @@ class SqlLedgerReader:
         if job is not None:
             query = query.where(t.job == job)
         if states is not None:
-            query = query.where(t.state.in_([s.value for s in states]))
+            # A state that cannot be read may be any of them: it is taken along, and told as damage below.
+            unreadable = t.state.not_in([s.value for s in RunState])
+            query = query.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with told("read runs"), self.engine.connect() as connection:
             rows = connection.execute(query).all()
         return [_record(row) for row in rows]
@@ -123,7 +124,8 @@ class SqlLedgerReader:
         t = tables.batch.c
         places = select(t.target, t.seq).where(t.run == run).order_by(t.target, t.seq)
         if states is not None:
-            places = places.where(t.state.in_([s.value for s in states]))
+            unreadable = t.state.not_in([s.value for s in BatchState])
+            places = places.where(or_(t.state.in_([s.value for s in states]), unreadable))
         with told("list batches"), self.engine.connect() as connection:
             refs = connection.execute(places).all()
         for target, seq in refs:

@@ -40,7 +40,9 @@ def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[s
         created = create(engine, tables.metadata)
         with engine.begin() as connection:
             m = tables.meta.c
-            found: dict[str, str] = {row.name: row.value for row in connection.execute(select(m.name, m.value))}
+            found: dict[str, str] = {
+                row.name: row.value for row in connection.execute(select(m.name, m.value))
+            }
             if found.get("version", str(tables.VERSION)) != str(tables.VERSION):
                 raise LedgerError(
                     f"The ledger has version {found['version']}; this safedelete writes version {tables.VERSION}.",

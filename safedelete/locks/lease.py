@@ -107,7 +107,7 @@ class LeaseLock:
         try:
             token = self._take(job, owner) or self._insert(job, owner)
         except SQLAlchemyError as error:
-            raise self._trouble(error) from error
+            raise self._trouble(job, error) from error
         if token is None:
             raise self._held(job)
         return HeldLease(self, job, owner, token, asked)
@@ -144,15 +144,18 @@ class LeaseLock:
         }
 
     def _held(self, job: str) -> LockHeldError:
+        return self._named(job) or LockHeldError(
+            f"The lock of {job} changed hands while it was asked for.", hint="Try again."
+        )
+
+    def _named(self, job: str) -> LockHeldError | None:
         c = table.c
         with self.engine.connect() as connection:
             row = connection.execute(
                 select(c.host, c.pid, c.taken_at, c.expires_ms - server_ms()).where(c.job == job)
             ).first()
         if row is None:
-            return LockHeldError(
-                f"The lock of {job} changed hands while it was asked for.", hint="Try again."
-            )
+            return None
         host, pid, since, left = row
         return LockHeldError(
             f"{job} is locked: {host} (pid {pid}) holds it since {since}; its lease ends in {max(left, 0) / 1000:.0f} s "
@@ -162,10 +165,14 @@ class LeaseLock:
             hint="Another run is working. If that process is dead, the next run takes over when the lease has ended.",
         )
 
-    def _trouble(self, error: SQLAlchemyError) -> LockHeldError | LedgerError:
+    def _trouble(self, job: str, error: SQLAlchemyError) -> LockHeldError | LedgerError:
         text = str(getattr(error, "orig", None) or error).splitlines()[0]
         if _busy(error):
-            return LockHeldError(
+            try:
+                held = self._named(job)
+            except SQLAlchemyError:
+                held = None  # The busy database does not answer this either; what it said first is told.
+            return held or LockHeldError(
                 f"The lock could not be asked for, since the database is busy ({text}).",
                 hint="Another run's batch is probably in flight; the next run will try again.",
             )

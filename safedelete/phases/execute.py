@@ -169,6 +169,8 @@ class _RowBatches(_Batch):
         last = bool(stored.pending)
         places = {row.key: i for i, row in enumerate(stored.items.rows)}
         wanted = [stored.items.rows[i] for i in stored.pending] if last else list(stored.items.rows)
+        # Before every attempt: whoever lost the lock must not touch the record of who has it now either.
+        tools.lease.gate()
         if (store is not None or doubt) and not self._intend(stored):
             return
         transaction = self._part.target.begin(self._work.as_of)

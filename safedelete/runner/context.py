@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from safedelete.core.decision import Approval, Approved, Decision, Refused
 from safedelete.core.findings import FINDINGS
@@ -14,10 +16,10 @@ from safedelete.core.guard import decide
 from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Tally
-from safedelete.core.plan import Plan
+from safedelete.core.plan import PastRun, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
-from safedelete.errors import RefusedError
+from safedelete.errors import LedgerError, RefusedError
 from safedelete.phases.manifest import Page
 from safedelete.phases.parts import Part, Progress, Stop
 from safedelete.phases.plan import make_plan
@@ -25,8 +27,13 @@ from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
 from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, Prober, Proof, RunRecord
 
+log = structlog.get_logger("safedelete.run")
+
 HISTORY: Final = 400
 """Newest runs the guard is shown: a year of nights and some."""
+
+DRAWN: Final = 90
+"""Newest runs that a chart may show."""
 
 APPROVAL_WINDOW: Final = timedelta(hours=24)
 """How long a refused or saved plan's seal waits for an approval or an execution."""
@@ -82,10 +89,19 @@ class PurgeContext:
     manifest: Path | None = None
 
     def enter(self) -> Lease:
-        """Check the ledger, prove that it can be written, and take the lock."""
+        """Check the ledger, take the lock, and prove that the ledger can be written.
+
+        The lock comes first: while another run works, a database with one writer refuses the probe's writes too, and
+        who holds the lock says more than that.
+        """
         self.ledger.verify(self.setting.binding)
-        require(self.ledger.probe())
-        return self.lock.acquire(self.job, owner=self.setting.owner)
+        lease = self.lock.acquire(self.job, owner=self.setting.owner)
+        try:
+            require(self.ledger.probe())
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def begin(self) -> str:
         """Record a new run; returns its id."""
@@ -104,25 +120,40 @@ class PurgeContext:
 
     def survey(self) -> Plan:
         """Count every target at this instant. Reads only."""
-        last = next(
-            (p.plan.as_of for p in self.ledger.history(self.job, limit=HISTORY) if p.state == "succeeded"),
-            None,
-        )
-        return make_plan(
+        now = self.clock.now()
+        last = last_success(self.history(), now)
+        made = make_plan(
             self.job,
             [part.target for part in self.parts],
-            as_of=self.clock.now(),
+            as_of=now,
             fingerprint=self.fingerprint,
             portion=self.portion,
-            since=last,
+            since=None if last is None else last.plan.as_of,
             environment=self.setting.environment,
             database=self.setting.database,
             caller=self.setting.caller,
         )
+        return made if last is None else without_left(made, last)
 
     def decide(self, plan: Plan, approval: Approval | None = None) -> Decision:
         """Ask the guard, with the history as it is now."""
-        return decide(plan, self.guard, self.ledger.history(self.job, limit=HISTORY), approval=approval)
+        return decide(plan, self.guard, self.history(), approval=approval)
+
+    def history(self) -> Sequence[PastRun] | Unknown:
+        """Return what the guard may learn from, or why that cannot be read, which the guard refuses. Reads only."""
+        try:
+            return self.ledger.history(self.job, limit=HISTORY)
+        except LedgerError as error:
+            return Unknown(str(error).rstrip("."))
+
+    def recent(self) -> Sequence[RunRecord]:
+        """Return the newest runs, newest first, for drawing them; none where they cannot be read. Reads only."""
+        try:
+            return self.ledger.runs(self.job, limit=DRAWN)
+        except LedgerError as error:
+            # The guard has said so as SD100; a chart is not worth a second failure.
+            log.warning("earlier runs cannot be shown", job=self.job, error=str(error))
+            return ()
 
     def decide_again(self, record: RunRecord) -> Decision:
         """Ask the guard about a sealed plan under the limits as they are now, and under its approval."""
@@ -168,7 +199,7 @@ class PurgeContext:
         text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
         hints = [f.hint for f in refusing if f.hint]
         if decision.plan.digest is not None and not never_acceptable(codes):
-            hints.append(f'To accept this plan once: safedelete approve {run} --reason "..."')
+            hints.append(f'To accept this plan once: safedelete approve {run} --file FILE --reason "..."')
         return RefusedError(
             f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
             findings=codes,
@@ -191,6 +222,33 @@ class PurgeContext:
         for stored in self.ledger.batches(run):
             groups.add(_objects(stored.items))
         return groups
+
+
+def last_success(history: Sequence[PastRun] | Unknown, now: datetime) -> PastRun | None:
+    """Return the last successful run before an instant, runs left out whose clock was found to be wrong."""
+    if isinstance(history, Unknown):
+        return None
+    succeeded = [p for p in history if p.state == RunState.SUCCEEDED.value]
+    wrong = {run for past in succeeded for run in past.overrules}
+    before = [p for p in succeeded if p.run not in wrong and p.plan.as_of <= now]
+    return max(before, key=lambda p: (p.plan.as_of, p.run), default=None)
+
+
+def without_left(plan: Plan, last: PastRun) -> Plan:
+    """Take off what the last run left behind itself (the rest of a backlog, blocked items): it is late, not strange."""
+    earlier = {target.name: target for target in last.plan.targets}
+    return replace(
+        plan,
+        targets=tuple(_without_left(target, earlier.get(target.name), last) for target in plan.targets),
+    )
+
+
+def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) -> TargetPlan:
+    if before is None or not isinstance(target.late, int) or not isinstance(before.eligible, int):
+        return target
+    gone = last.deleted.get(target.name, before.items)
+    left = max(0, before.eligible - gone) if isinstance(gone, int) else 0
+    return replace(target, late=max(0, target.late - left))
 
 
 def never_acceptable(codes: Iterable[str]) -> list[str]:

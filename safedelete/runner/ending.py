@@ -58,6 +58,8 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
 
 def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
     """Record how a run ended that had not deleted anything yet."""
+    if isinstance(error, SafeDeleteError):
+        error.deleted = 0
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
     try:
         if ctx.ledger.record(run).state is not RunState.PLANNING:
@@ -77,7 +79,7 @@ def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
 def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: BaseException) -> None:
     """Record how a run ended while it deleted; everything but a final verdict is resumable."""
     final = isinstance(error, (PartialDeleteError, BlastRadiusError))
-    tally: dict[str, Tally] = {}
+    tally: dict[str, Tally] | None = None
     try:
         if final:
             settle_open(run, ctx.parts, ctx.ledger, lease, as_of=plan.as_of)
@@ -92,8 +94,8 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: Ba
         )
     except SafeDeleteError as second:
         _untold(run, second)
-    if isinstance(error, SafeDeleteError) and tally:
-        error.deleted = sum(tally.values(), Tally()).deleted
+    if isinstance(error, SafeDeleteError):
+        error.deleted = None if tally is None else sum(tally.values(), Tally()).deleted
 
 
 def _untold(run: str, second: SafeDeleteError) -> None:

@@ -72,9 +72,9 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             through unchanged.
     """
     ctx.ledger.verify(ctx.binding)
-    require(ctx.ledger.probe())
     lease = ctx.lock.acquire(ctx.job.name, owner=ctx.owner)
     try:
+        require(ctx.ledger.probe())
         for record in ctx.ledger.runs(ctx.job.name, limit=10, states=UNFINISHED):
             ctx.ledger.move(
                 record.run, RunState.CRASHED, change=RunChange(reason="its process died or lost the lock")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import structlog
 
 from safedelete.core.decision import Approved, Decision, Refused
@@ -35,7 +37,8 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
     code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
     if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
         code = ExitCode.PREFLIGHT
-    return Report(job=ctx.job, plan=made, decision=decision, exit_code=code, proofs=proofs)
+    past = ctx.recent()
+    return Report(job=ctx.job, plan=made, decision=decision, exit_code=code, proofs=proofs, past=past)
 
 
 def dry_run(ctx: PurgeContext) -> Report:
@@ -60,7 +63,8 @@ def save(ctx: PurgeContext) -> Report:
         try:
             made = ctx.survey()
             announce(made)
-            return _lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING)
+            past = [record for record in ctx.recent() if record.run != run]
+            return replace(_lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING), past=past)
         except BaseException as error:
             failed_early(ctx, run, error)
             raise

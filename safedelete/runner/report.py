@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from safedelete.core.decision import Decision
@@ -10,7 +10,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
 from safedelete.errors import ExitCode
-from safedelete.ports import Proof
+from safedelete.ports import Proof, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Report:
         inherited: Outcomes that an abandoned earlier run left, settled by this one.
         proofs: Permissions that were proven.
         message: One sentence about the end.
+        past: Newest runs before this one, newest first, for drawing what is usual.
     """
 
     job: str
@@ -44,6 +45,7 @@ class Report:
     inherited: Tally = field(default_factory=Tally)
     proofs: tuple[Proof, ...] = ()
     message: str = ""
+    past: Sequence[RunRecord] = ()
 
     @property
     def total(self) -> Tally:

@@ -115,7 +115,7 @@ def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:
     """
     if record.state is not RunState.REFUSED:
         return None
-    command = f'safedelete approve {record.run} --reason "..."'
+    command = f'safedelete approve {record.run} --file FILE --reason "..."'
     approval = ctx.ledger.approval(record.run)
     if approval is None:
         raise RefusedError(

@@ -155,15 +155,12 @@ def connect(
         connection.deleter.meta.events.register(
             f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
         )
-    if content_md5:
-        connection.deleter.meta.events.register(
-            "before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5"
-        )
-    if owner is not None:
-        expect = _Expect(owner)
-        for client in {id(c): c for c in (connection.reader, connection.deleter)}.values():
+    for client in (connection.reader, connection.deleter):
+        if content_md5:
+            client.meta.events.register("before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5")
+        if owner is not None:
             client.meta.events.register(
-                "before-parameter-build.s3", expect.build, unique_id=f"safedelete-owner-{owner}"
+                "before-parameter-build.s3", _Expect(owner).build, unique_id=f"safedelete-owner-{owner}"
             )
     return connection
 
@@ -195,6 +192,7 @@ def _own(
         region_name=region,
     )
     raw = botocore.session.Session()
+    raw.register_component("data_loader", base.get_component("data_loader"))
     # Two thirds of what a listing costs goes into parsing timestamps; this leaves them as the text they were.
     raw.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_sent)
     if access_key is None:

@@ -112,7 +112,7 @@ def delete_objects(
         by_identity.setdefault((ref.key, ref.version or None), []).append(ref)
     entries: dict[Identity, Entry] = {}
     for identity, same in by_identity.items():
-        etags = {ref.etag for ref in same if ref.etag}
+        etags = {quoted(ref.etag) for ref in same if ref.etag}
         why = refusal(identity[0])
         if why is not None:
             account.outcomes[identity] = ItemOutcome(Outcome.FAILED, "refused", why)
@@ -131,6 +131,11 @@ def delete_objects(
     if current:
         account.delete(list(_unless_kept(current, account.outcomes)))
     return {ref: account.outcomes[identity] for identity, same in by_identity.items() for ref in same}
+
+
+def quoted(etag: str) -> str:
+    """Return an ETag as it goes on the wire: a column of the user's own often holds it without its quotes."""
+    return etag if etag.startswith(('"', "W/")) else f'"{etag}"'
 
 
 def _unless_kept(current: Sequence[Entry], outcomes: dict[Identity, ItemOutcome]) -> Iterator[Entry]:

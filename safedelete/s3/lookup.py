@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from safedelete.errors import StoreError
 from safedelete.ports import Presence
 from safedelete.s3.codes import SDK_ERRORS, code_of, detail_of, status_of
-from safedelete.s3.keys import parent, refusal
-from safedelete.s3.listing import list_objects
+from safedelete.s3.keys import has_dot_segment, parent, refusal
+from safedelete.s3.listing import list_objects, list_versions
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -174,12 +174,15 @@ class Lookup:
         return seen | dict.fromkeys(wanted[position:], ABSENT)
 
     def _head(self, bucket: str, key: str, version: str | None) -> Sight:
-        options: dict[str, Any] = {"Bucket": bucket, "Key": key}
-        if version is not None:
-            options["VersionId"] = version
         why = refusal(key)
         if why is not None and (not key or "surrogate" in why):
             return Sight(Presence.UNKNOWN, why=why)
+        if has_dot_segment(key):
+            # A proxy may resolve the path of a HEAD to another key, and its answer would be about that one.
+            return self._by_name(bucket, key, version)
+        options: dict[str, Any] = {"Bucket": bucket, "Key": key}
+        if version is not None:
+            options["VersionId"] = version
         try:
             answer: Mapping[str, Any] = self._client.head_object(**options)
         except SDK_ERRORS as error:
@@ -191,6 +194,19 @@ class Lookup:
                 return Sight(Presence.PRESENT)
             return Sight(Presence.UNKNOWN, why=f"{code_of(error)}: {detail_of(error)}")
         return Sight(Presence.PRESENT, answer.get("ETag"), lock=_lock(answer))
+
+    def _by_name(self, bucket: str, key: str, version: str | None) -> Sight:
+        """Look for one key or version in the listing of what begins with it, where the key itself comes first."""
+        try:
+            if version is None:
+                page = next(list_objects(self._client, bucket, key))
+                return next((Sight(Presence.PRESENT, o.etag) for o in page if o.key == key), ABSENT)
+            for versions in list_versions(self._client, bucket, key):
+                if any(v.key == key and v.version == version for v in versions):
+                    return Sight(Presence.PRESENT)
+        except StoreError as error:
+            return Sight(Presence.UNKNOWN, why=str(error))
+        return ABSENT
 
     def _is_real(self, bucket: str) -> bool:
         if bucket in self._real_buckets:

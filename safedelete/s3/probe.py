@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Unknown
 from safedelete.declare.targets import Mode
-from safedelete.errors import StoreError
+from safedelete.errors import ConfigError, StoreError
 from safedelete.ports import Proof, Verdict
 from safedelete.s3.client import Connection
 from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
 from safedelete.s3.keys import parent, refusal
 from safedelete.s3.remedy import remedy_for
-from safedelete.s3.versioning import BucketState, read_bucket
+from safedelete.s3.versioning import BucketState, check_mode, read_bucket
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -100,11 +100,12 @@ class S3Prober:
 
         Args:
             as_of: Not used; permissions do not depend on the plan's instant.
-            sample: Objects of the plan, at least one of each folder and extension.
+            sample: Objects of the plan, at least one of each folder and extension; those in other buckets than this
+                prober's own are another's to prove.
         """
         del as_of
         proofs: list[Proof] = []
-        buckets = dict.fromkeys([*self._modes, *(b for b, _ in self._prefixes), *(r.bucket for r in sample)])
+        buckets = dict.fromkeys([*self._modes, *(bucket for bucket, _ in self._prefixes)])
         for bucket in buckets:
             refs = [ref for ref in sample if ref.bucket == bucket]
             prefixes = [prefix for owner, prefix in self._prefixes if owner == bucket]
@@ -132,7 +133,7 @@ class S3Prober:
         proofs = [
             Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.ALLOWED, f"versioning {state.versioning}")
         ]
-        proofs += self._reading(bucket, refs, prefixes)
+        proofs += self._reading(state, refs, prefixes)
         groups, beyond = _groups(bucket, refs, prefixes)
         if groups:
             proofs += self._deleting(state, groups, refs, prefixes, beyond)
@@ -147,18 +148,15 @@ class S3Prober:
         beyond: int,
     ) -> Iterator[Proof]:
         bucket = state.bucket
-        mode = self._modes.get(bucket)
-        if state.versioning != "off" and mode is None:
-            yield Proof(
-                f"delete mode of {bucket}",
-                Verdict.DENIED,
-                f"versioning is {state.versioning} and no mode= is declared, so what a delete would do is not known",
-                'declare mode="marker" or mode="purge"',
-            )
+        try:
+            mode = check_mode(state, self._modes.get(bucket), f"deleting from {bucket}")
+        except ConfigError as error:
+            yield Proof(f"delete mode of {bucket}", Verdict.DENIED, str(error), error.hint)
             return
         way = _way(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
         actions = _actions(way)
-        together = probe_together(self._connection.deleter, bucket, groups, way)
+        # By the client that repeats what was not answered: asking twice for what is not there harms nothing.
+        together = probe_together(self._connection.reader, bucket, groups, way)
         alone = self._alone(bucket, groups, way)
         verdicts: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
         markers = [a.marker for a in (*together.values(), *alone.values()) if a.marker]
@@ -191,20 +189,24 @@ class S3Prober:
             )
 
     def _alone(self, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:
-        client = self._connection.deleter
+        client = self._connection.reader
         with ThreadPoolExecutor(self._workers, thread_name_prefix="safedelete-probe") as pool:
             answers = pool.map(lambda group: probe_alone(client, bucket, group, way), groups)
             return dict(zip(groups, answers, strict=True))
 
-    def _reading(self, bucket: str, refs: Sequence[ObjectRef], prefixes: Sequence[str]) -> Iterator[Proof]:
-        client = self._connection.reader
-        for prefix in prefixes:
+    def _reading(
+        self, state: BucketState, refs: Sequence[ObjectRef], prefixes: Sequence[str]
+    ) -> Iterator[Proof]:
+        client, bucket = self._connection.reader, state.bucket
+        purges = self._modes.get(bucket) == "purge" and state.versioning != "off"
+        # Keys sealed without a version are listed too, to find theirs.
+        listed = [*prefixes, *(ref.key for ref in refs[:1] if purges and ref.version is None)]
+        for prefix in listed:
+            action = "s3:ListBucketVersions" if purges else "s3:ListBucket"
             try:
-                if self._modes.get(bucket) == "purge":
-                    action = "s3:ListBucketVersions"
+                if purges:
                     client.list_object_versions(Bucket=bucket, Prefix=prefix, MaxKeys=1)
                 else:
-                    action = "s3:ListBucket"
                     client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
             except SDK_ERRORS as error:
                 yield _reading_failed(action, bucket, prefix, error)

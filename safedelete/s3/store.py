@@ -10,12 +10,16 @@ from typing import Final
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import GONE, ItemOutcome, Outcome
+from safedelete.core.plan import Unknown
 from safedelete.declare.targets import Mode
+from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects
-from safedelete.s3.lookup import Lookup, Sight
+from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects, quoted
+from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
+from safedelete.s3.purge import purge_keys
+from safedelete.s3.versioning import read_bucket, versions_of
 
 LOCKED: Final = "object-lock"
 """Code of a version that Object Lock or a legal hold keeps."""
@@ -53,6 +57,7 @@ class S3ObjectStore:
         self._pace = Pace(max_delete_rate, clock)
         self._effort = effort or Effort()
         self._lookup = Lookup(connection.reader, workers=workers)
+        self._versioned: dict[str, bool] = {}
 
     def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
         """Delete exactly these objects. Deletes; idempotent; see :class:`safedelete.ports.ObjectStore`."""
@@ -65,8 +70,11 @@ class S3ObjectStore:
         """Ask for each object (HEAD). Reads only."""
         seen: dict[ObjectRef, Presence] = {}
         for bucket, members in _by_bucket(refs).items():
-            sights = self._lookup.head(bucket, list(dict.fromkeys((r.key, r.version) for r in members)))
-            seen |= {ref: sights[ref.key, ref.version].presence for ref in members}
+            whole = self._whole(bucket, members)
+            single = [ref for ref in members if ref not in whole]
+            sights = self._lookup.head(bucket, list(dict.fromkeys((r.key, r.version) for r in single)))
+            seen |= {ref: sights[ref.key, ref.version].presence for ref in single}
+            seen |= {ref: sight.presence for ref, sight in self._versions(bucket, whole).items()}
         return seen
 
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
@@ -82,16 +90,72 @@ class S3ObjectStore:
                 left[ref] = sight.presence
         return left
 
+    def protection(self, bucket: str) -> str:
+        """Return how an object of a bucket that was overwritten since it was planned is kept, for the plan's notes."""
+        if bucket in self._conditional:
+            return (
+                f"{bucket}: the store itself compares ETags (proven), so an object overwritten since is kept"
+            )
+        return (
+            f"{bucket}: ETags are sent with each delete and compared by a look right before it; that the store compares "
+            "them too is not proven, which leaves a moment between the look and the delete"
+        )
+
     def _see(self, bucket: str, refs: Sequence[ObjectRef], likely: Presence) -> dict[ObjectRef, Sight]:
-        current = self._lookup.find(bucket, [r.key for r in refs if r.version is None], likely=likely)
+        whole = self._whole(bucket, refs)
+        plain = [ref for ref in refs if ref.version is None and ref not in whole]
+        current = self._lookup.find(bucket, [ref.key for ref in plain], likely=likely)
         versions = self._lookup.head(
             bucket, list(dict.fromkeys((ref.key, ref.version) for ref in refs if ref.version is not None))
         )
-        return {
-            ref: current[ref.key] if ref.version is None else versions[ref.key, ref.version] for ref in refs
-        }
+        seen = {ref: current[ref.key] for ref in plain} | self._versions(bucket, whole)
+        return {ref: versions[ref.key, ref.version] if ref.version else seen[ref] for ref in refs}
+
+    def _whole(self, bucket: str, refs: Sequence[ObjectRef]) -> frozenset[ObjectRef]:
+        """Return the keys that stand for all of their versions."""
+        keys = frozenset(ref for ref in refs if ref.version is None)
+        if not keys or self._modes.get(bucket) != "purge":
+            return frozenset()
+        if bucket not in self._versioned:
+            try:
+                state = read_bucket(self._connection.reader, bucket)
+            except StoreError as error:
+                state = Unknown(str(error))
+            if isinstance(state, Unknown):
+                # Listing the versions decides then; where that fails too, nothing is deleted or called absent.
+                return keys
+            self._versioned[bucket] = state.versioning != "off"
+        return keys if self._versioned[bucket] else frozenset()
+
+    def _versions(self, bucket: str, refs: Collection[ObjectRef]) -> dict[ObjectRef, Sight]:
+        """Look for any version of each key: a marker hides what is still there."""
+        ordered = list(refs)
+        return dict(
+            zip(ordered, self._lookup.each(ordered, lambda ref: self._any_version(bucket, ref)), strict=True)
+        )
+
+    def _any_version(self, bucket: str, ref: ObjectRef) -> Sight:
+        try:
+            found = versions_of(self._connection.reader, bucket, [ref.key])[ref.key]
+        except StoreError as error:
+            return Sight(Presence.UNKNOWN, why=str(error))
+        return Sight(Presence.PRESENT, found[-1].etag or ref.etag) if found else ABSENT
 
     def _delete(self, bucket: str, refs: Sequence[ObjectRef], gate: Gate) -> dict[ObjectRef, ItemOutcome]:
+        whole = self._whole(bucket, refs)
+        if not whole:
+            return self._delete_single(bucket, refs, gate)
+        outcomes = purge_keys(
+            self._connection.reader,
+            bucket,
+            [ref for ref in refs if ref in whole],
+            lambda versions: self._delete_single(bucket, versions, gate),
+        )
+        return outcomes | self._delete_single(bucket, [ref for ref in refs if ref not in whole], gate)
+
+    def _delete_single(
+        self, bucket: str, refs: Sequence[ObjectRef], gate: Gate
+    ) -> dict[ObjectRef, ItemOutcome]:
         outcomes: dict[ObjectRef, ItemOutcome] = {}
         if bucket not in self._conditional:
             watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
@@ -146,7 +210,7 @@ def _is_another(ref: ObjectRef, sight: Sight) -> bool:
         ref.version is None
         and ref.etag is not None
         and sight.presence is Presence.PRESENT
-        and sight.etag != ref.etag
+        and (sight.etag is None or quoted(sight.etag) != quoted(ref.etag))
     )
 
 

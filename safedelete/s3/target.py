@@ -198,7 +198,9 @@ class PrefixTarget:
             )
         if mode == "purge":
             yield "each item is one version or delete marker; a version written after the plan is kept"
-        elif count.unconditional:
+        else:
+            yield self._store.protection(self._declared.bucket)
+        if count.unconditional:
             yield f"{count.unconditional:,} object(s) were listed without an ETag: one overwritten since would go too"
 
 

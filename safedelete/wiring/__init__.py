@@ -17,6 +17,7 @@ from safedelete.wiring.verbs import (
     plan,
     run,
     shown,
+    story,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "plan",
     "run",
     "shown",
+    "story",
 ]

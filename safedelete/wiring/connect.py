@@ -7,22 +7,21 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from safedelete.core.item import ObjectRef
-from safedelete.core.outcome import ItemOutcome
 from safedelete.declare import Declared, Purge, Rows, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
-from safedelete.ports import Binding, Gate, ObjectStore, Presence, Prober
+from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
@@ -34,40 +33,6 @@ from safedelete.sql.rows import SqlRows
 from safedelete.wiring.settings import Settings, SystemClock
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-
-class Buckets:
-    """Sends each object to the store of its bucket. Implements ``ports.ObjectStore``."""
-
-    def __init__(self, stores: Mapping[str, ObjectStore]) -> None:
-        self._stores = stores
-
-    def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
-        """Delete exactly these objects. Deletes."""
-        return {
-            ref: found
-            for store, mine in self._split(refs)
-            for ref, found in store.delete(mine, gate=gate).items()
-        }
-
-    def presence(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
-        """Ask for each object. Reads only."""
-        known = [ref for ref in refs if ref.bucket in self._stores]
-        seen = dict.fromkeys(refs, Presence.UNKNOWN)
-        # A bucket that is not declared any more, of a plan made under an earlier definition, cannot be asked.
-        return seen | {
-            ref: found for store, mine in self._split(known) for ref, found in store.presence(mine).items()
-        }
-
-    def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
-        """Return those not known to be absent. Reads only."""
-        return {
-            ref: found for store, mine in self._split(refs) for ref, found in store.remaining(mine).items()
-        }
-
-    def _split(self, refs: Sequence[ObjectRef]) -> Iterator[tuple[ObjectStore, list[ObjectRef]]]:
-        for bucket in dict.fromkeys(ref.bucket for ref in refs):
-            yield self._stores[bucket], [ref for ref in refs if ref.bucket == bucket]
 
 
 def new_run(clock: SystemClock) -> str:

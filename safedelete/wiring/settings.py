@@ -34,7 +34,10 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = "SAFEDELETE_" + "_".join(str(part) for part in first["loc"]).upper()
-            raise ConfigError(f"${name}: {first['msg']} (it is {first['input']!r}).") from error
+            raise ConfigError(
+                f"${name}: {first['msg']} (it is {first['input']!r}).",
+                hint="Correct the variable, or unset it for its default.",
+            ) from error
 
 
 class SystemClock:

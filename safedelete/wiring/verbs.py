@@ -12,9 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+import structlog
+
 from safedelete.core.decision import Approval
 from safedelete.declare import Declared, Job, Purge
-from safedelete.errors import ConfigError, ExitCode
+from safedelete.errors import ConfigError, ExitCode, LedgerError
 from safedelete.ledger.setup import create, ddl, initialise
 from safedelete.ledger.tables import metadata as ledger_tables
 from safedelete.locks.lease import LeaseLock
@@ -25,12 +27,14 @@ from safedelete.phases.seal import pages
 from safedelete.ports import Binding, RunRecord, StoredBatch, Verdict
 from safedelete.runner import purge as runner
 from safedelete.runner import review
-from safedelete.runner.context import APPROVAL_WINDOW
+from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY
 from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
 from safedelete.wiring.settings import Settings, SystemClock
+
+log = structlog.get_logger("safedelete.run")
 
 
 def plan(
@@ -175,6 +179,20 @@ def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
     with opened(Settings.read(), job) as (_, ledger):
         ledger.binding()
         return ledger.runs(job.name, limit=limit)
+
+
+def story(job: Declared | None, run: str) -> tuple[RunRecord, Sequence[RunRecord]]:
+    """Return a run with the runs of its job before it, newest first. Reads only."""
+    with opened(Settings.read(), job) as (_, ledger):
+        ledger.binding()
+        record = ledger.record(run)
+        try:
+            runs = ledger.runs(record.job, limit=HISTORY)
+        except LedgerError as error:
+            # One damaged row must not keep another from being looked at.
+            log.warning("earlier runs cannot be shown", job=record.job, error=str(error))
+            return record, ()
+        return record, [r for r in runs if (r.started_at, r.run) < (record.started_at, record.run)][:DRAWN]
 
 
 def owner_of(jobs: Iterable[Declared], run: str) -> Purge:

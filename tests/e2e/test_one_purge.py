@@ -31,7 +31,11 @@ def test_row_survives_when_its_object_is_denied_after_the_preflight(world: World
     shown = world.cli("show", ran.run, expect=0).out
     assert "up/000002.bin" in shown
     assert "AccessDenied" in shown
-    assert outcomes(world.shown(ran.run)) == {1: ("deleted", ""), 2: ("failed", "AccessDenied"), 3: ("deleted", "")}
+    assert outcomes(world.shown(ran.run)) == {
+        1: ("deleted", ""),
+        2: ("failed", "AccessDenied"),
+        3: ("deleted", ""),
+    }
 
 
 def test_the_output_of_a_partial_run_names_the_denied_key(world: World) -> None:

@@ -107,6 +107,7 @@ class World:
     environment: str = "test"
     extra: dict[str, str] = field(default_factory=dict)
     roles: list[str] = field(default_factory=list)
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # Another connection's batch holds SQLite's one write lock for moments only.
@@ -145,7 +146,9 @@ class World:
         """Write the job file."""
         owns = owns or f'S3Keys("{self.bucket}", uploads.c.s3_key)'
         path = self.folder / name
-        path.write_text(source.replace("OWNS", owns).replace("OPTIONS", options).replace("BUCKET", self.bucket))
+        path.write_text(
+            source.replace("OWNS", owns).replace("OPTIONS", options).replace("BUCKET", self.bucket)
+        )
         return path
 
     def ready(self, due: int = 3, nights: int = 3, options: str = "", **seeding: bool) -> Path:
@@ -180,6 +183,10 @@ class World:
         return self.role(*grants)
 
     def clean_up(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
         for role in self.roles:
             self.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
         self.engine.dispose()
@@ -241,7 +248,7 @@ class World:
         self, *arguments: object, identity: Identity = RUNNER, url: sa.URL | None = None, **more: str
     ) -> subprocess.Popen[str]:
         """Run a command in a process of its own."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "safedelete", *(str(a) for a in arguments)],
             cwd=self.folder,
             env=self.env(identity=identity, url=url, **more),
@@ -249,6 +256,8 @@ class World:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.processes.append(process)
+        return process
 
     def job(self, path: Path) -> Declared:
         return load(path).one(None)

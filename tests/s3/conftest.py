@@ -37,10 +37,21 @@ def moto() -> Iterator[Moto]:
     server.stop()
 
 
-@pytest.fixture
-def stub() -> Iterator[StubS3]:
+@pytest.fixture(scope="session")
+def _one_stub() -> Iterator[StubS3]:
     with StubS3() as server:
         yield server
+
+
+@pytest.fixture
+def stub(_one_stub: StubS3) -> StubS3:
+    """The stub store, empty and honest."""
+    _one_stub.behave()
+    _one_stub.requests.clear()
+    _one_stub.counts.clear()
+    _one_stub._buckets.clear()
+    _one_stub._sorted.clear()
+    return _one_stub
 
 
 @pytest.fixture

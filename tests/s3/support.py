@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.delete import Effort
@@ -50,9 +51,12 @@ QUICK = Effort(attempts=3, pause=0.01, jitter=lambda: 0.0)
 def reach(
     server: SeaweedFS | Moto | StubS3, identity: Identity = ADMIN, *, read_timeout: float = 20
 ) -> Connection:
+    """Return a connection to a server; making one takes a while, so they are kept."""
+    return _reach(server.endpoint, identity.access_key, identity.secret_key, read_timeout)
+
+
+@cache
+def _reach(endpoint: str, access_key: str, secret_key: str, read_timeout: float) -> Connection:
     return connect(
-        endpoint_url=server.endpoint,
-        access_key=identity.access_key,
-        secret_key=identity.secret_key,
-        read_timeout=read_timeout,
+        endpoint_url=endpoint, access_key=access_key, secret_key=secret_key, read_timeout=read_timeout
     )

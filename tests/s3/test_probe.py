@@ -351,3 +351,18 @@ def test_blind_spots_are_told(stub: StubS3) -> None:
     spots = S3Prober(reach(stub), modes={}).blind_spots()
     assert any("ExistingObjectTag" in spot for spot in spots)
     assert any("locks" in spot for spot in spots)
+
+
+def test_objects_of_another_probers_bucket_are_left_to_it(stub: StubS3) -> None:
+    stub.put("mine", "d/a")
+    stub.put("yours", "d/a")
+    prober = S3Prober(reach(stub), modes={"mine": None})
+    prober.probe(NOW, [ObjectRef("mine", "d/a"), ObjectRef("yours", "d/a")])
+    assert {request.bucket for request in stub.requests} == {"mine"}
+
+
+def test_marker_mode_on_an_unversioned_bucket_is_refused(stub: StubS3) -> None:
+    stub.put("b", "d/a")
+    found = proofs(stub, "b", "d/a", mode="marker")
+    assert [p.verdict for p in found if "mode" in p.subject] == [Verdict.DENIED]
+    assert not deleting(found)

@@ -258,3 +258,22 @@ def test_a_locked_version_is_blocked_and_its_newer_one_stays_with_it(
     assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"2"
     if hold == "legal hold":
         client.put_object_legal_hold(Bucket=bucket, Key="a", VersionId=locked, LegalHold={"Status": "OFF"})
+
+
+def test_an_etag_without_its_quotes_is_the_same_etag(stub: StubS3) -> None:
+    (ref,) = fill(stub, "b", "a")
+    assert ref.etag is not None
+    bare = ref._replace(etag=ref.etag.strip('"'))
+    assert list(store_on(reach(stub)).remaining([bare])) == [bare]
+    assert [o.state for o in store_on(reach(stub)).delete([bare], gate=Gate()).values()] == [Outcome.DELETED]
+
+
+def test_a_key_with_dot_segments_is_never_asked_for_by_its_path(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a/../b", "./c", "..")
+    store = store_on(reach(stub))
+    gone = ObjectRef("b", "a/../z")
+    assert store.presence([*refs, gone]) == dict.fromkeys(refs, Presence.PRESENT) | {gone: Presence.ABSENT}
+    assert not stub.counts["HeadObject"]
+    store.delete(refs, gate=Gate())
+    assert not store.remaining(refs)
+    assert not stub.counts["HeadObject"]

@@ -112,8 +112,8 @@ def test_survey_and_scan_agree(stub: StubS3, hours: list[int], portion: int, pag
         stub.put("bkt", f"p/{number:02}", b"x" * age, modified=NOW - timedelta(hours=age))
     target = PrefixTarget(
         S3Prefix("bkt", "p", older_than=WEEK),
-        _cached(stub),
-        S3ObjectStore(_cached(stub), clock=FakeClock()),
+        reach(stub),
+        S3ObjectStore(reach(stub), clock=FakeClock()),
         page_size=page,
     )
     plan = target.survey(NOW, portion=portion, since=None)
@@ -123,13 +123,6 @@ def test_survey_and_scan_agree(stub: StubS3, hours: list[int], portion: int, pag
     assert plan.items == len(refs) == min(portion, len(old))
     assert plan.bytes == sum(ref.size or 0 for ref in refs) == sum(old[:portion])
     assert all(len(batch) <= 3 for batch in target.scan(NOW, batch=3, portion=None))
-
-
-_connections: dict[str, Any] = {}
-
-
-def _cached(stub: StubS3) -> Any:
-    return _connections.setdefault(stub.endpoint, reach(stub))
 
 
 @pytest.mark.parametrize(

@@ -327,3 +327,9 @@ def test_future_days_are_read_off_the_picture_in_proportion() -> None:
     ]
     assert measure(look(plan(4.25, 60), history)).forecast == 60
     assert measure(look(plan(5.5, 300), history)).forecast == 300
+
+
+def test_provisional_baseline_is_never_counted_as_runs() -> None:
+    history = [ran(plan(i, 0)) for i in range(3)]
+    found = measure(look(plan(3, 110, ages=ages(100)), history))
+    assert (found.runs, found.rule.split(",")[0]) == (0, "provisional")

@@ -1,0 +1,51 @@
+"""What the phases need from the outside, as small Protocols.
+
+Each method says whether it reads or deletes, whether calling it twice is safe (idempotent), and what is atomic. One
+contract suite (``tests/contract``) runs on every adapter, the in-memory ones of ``safedelete.testing`` included.
+
+Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no method that could delete.
+"""
+
+from safedelete.ports.clock import Clock, Gate
+from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
+from safedelete.ports.lock import Lease, Lock
+from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.stores import (
+    Deletion,
+    Held,
+    ObjectReader,
+    ObjectStore,
+    ObjectTarget,
+    Presence,
+    RowReader,
+    RowTarget,
+    RowTransaction,
+    Transaction,
+)
+
+__all__ = [
+    "BatchRef",
+    "Binding",
+    "Clock",
+    "Deletion",
+    "Gate",
+    "Held",
+    "Lease",
+    "Ledger",
+    "LedgerReader",
+    "Lock",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectTarget",
+    "Presence",
+    "Prober",
+    "Proof",
+    "RowReader",
+    "RowTarget",
+    "RowTransaction",
+    "RunChange",
+    "RunRecord",
+    "StoredBatch",
+    "Transaction",
+    "Verdict",
+]

@@ -44,15 +44,43 @@ class Change(NamedTuple):
     role: str | None = None
 
 
-def recorded(lab: Lab, purge: str, prepare: Callable[[], object] = lambda: None, **options: str) -> list[Boundary]:
+def recorded(lab: Lab, purge: str) -> list[Boundary]:
     """Run a purge to its end and return every boundary it passed."""
     lab.seed()
-    prepare()
+    return _passed(lab, Change(purge))
+
+
+def recorded_second(lab: Lab, purge: str, first: int, change: Change) -> list[Boundary]:
+    """Kill a run at a boundary, and return every boundary that the next one passed."""
+    case = Case(lab, purge)
+    assert case.dies_at(Boundary(first, "", 0)), case.broken
+    case.changes_to(change)
+    return _passed(lab, change)
+
+
+def _passed(lab: Lab, change: Change) -> list[Boundary]:
     passed: list[Boundary] = []
-    lab.run(
-        purge, at_each=lambda label: passed.append(Boundary(len(passed), label, lab.picture())), **options
-    )
+    with lab.camera() as picture:
+
+        def at_each(label: str) -> None:
+            passed.append(Boundary(len(passed), label, picture()))
+
+        lab.run(
+            change.purge,
+            at_each=at_each,
+            environment=change.environment,
+            access_key=change.access_key,
+            role=change.role,
+        )
     return passed
+
+
+def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
+    """Return the last boundary of each stretch that leaves one picture: every different way to have died."""
+    following = [*passed[1:], None]
+    return [
+        here for here, after in zip(passed, following, strict=True) if after is None or after.picture != here.picture
+    ]
 
 
 def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
@@ -63,14 +91,8 @@ def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
     """
     if EVERY_BOUNDARY:
         return list(passed)
-    wanted: set[int] = set()
-    for here in passed:
-        before = passed[here.number - 1] if here.number else None
-        if before is None or before.picture != here.picture:
-            wanted.add(here.number)
-            if before is not None:
-                wanted.add(before.number)
-    wanted.add(passed[-1].number)
+    last = [here.number for here in pictures(passed)]
+    wanted = {0, *last, *(number + 1 for number in last[:-1])}
     wanted |= {place * len(passed) // SPREAD for place in range(SPREAD)}
     return [passed[number] for number in sorted(wanted)]
 
@@ -107,12 +129,11 @@ def die_change_resume(lab: Lab, purge: str, point: Boundary, change: Change) -> 
     return case.broken
 
 
-def die_twice(lab: Lab, purge: str, first: int, point: Boundary, change: Change | None = None) -> list[str]:
+def die_twice(lab: Lab, purge: str, first: int, point: Boundary, change: Change) -> list[str]:
     """Kill a run, then kill the next one at the point, and let the two after that go."""
     case = Case(lab, purge)
     if case.dies_at(Boundary(first, "", 0)):
-        if change is not None:
-            case.changes_to(change)
+        case.changes_to(change)
         _ = case.dies_again_at(point) and case.goes_on() and case.converges()
     return case.broken
 
@@ -127,7 +148,8 @@ class Case:
         self._names = Names.of(purge)
         self._objects_alone = purge == "prefix"
         self._written: list[Written] = []
-        self._known: frozenset[str] = frozenset()
+        self._told: set[str] = set()
+        """Runs that a process has ended other than with 0 after."""
         lab.seed()
         self._now = lab.look()
         self._ever = frozenset(self._now.objects)
@@ -153,18 +175,17 @@ class Case:
         """The next run, to its end."""
         status = self._run(None)
         runs = self.lab.sealed_and_said()
-        self._must("the next run", promises.the_exit_is_right(runs, self._known, status))
+        self._must("the next run", promises.the_exit_is_right(runs, self._told, status))
         self._settled("the next run", runs, status)
-        self._known = frozenset(run.run for run in runs)
         return not self.broken
 
     def converges(self) -> bool:
         """A further run: whatever is due is done, and nothing is left to say."""
         status = self._run(None)
         runs = self.lab.sealed_and_said()
-        self._must("a further run", promises.the_exit_is_right(runs, self._known, status))
+        self._must("a further run", promises.the_exit_is_right(runs, self._told, status))
         self._settled("a further run", runs, status)
-        self._must("a further run", promises.all_is_done(self._now, None if self._objects_alone else self._names))
+        self._must("a further run", promises.all_is_done(self._now, self.change.purge))
         return not self.broken
 
     def _run(self, point: Boundary | None) -> int:
@@ -196,8 +217,10 @@ class Case:
 
     def _settled(self, step: str, runs: list[LedgerRun], status: int) -> None:
         self._must(step, promises.the_ledger_is_true(self._now, runs, self._written))
+        if status:
+            self._told |= {run.run for run in runs}
         if not self._objects_alone:
-            self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, status))
+            self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, self._told))
 
     def _writes(self, number: int) -> bool:
         write = self.lab.write_objects if self._objects_alone else self.lab.write

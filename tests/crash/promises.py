@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from safedelete.declare import Purge
@@ -95,9 +95,9 @@ def dangling(stores: Stores, names: Names, ever: frozenset[Place]) -> dict[int, 
 
 
 def no_loss_is_quiet(
-    after: Stores, runs: Sequence[LedgerRun], names: Names, ever: frozenset[Place], status: int
+    after: Stores, runs: Sequence[LedgerRun], names: Names, ever: frozenset[Place], told: Collection[str]
 ) -> Iterator[str]:
-    """A row without its object is failed(dangling) in the ledger, and some run said so by its exit.
+    """A row without its object is failed(dangling) in the ledger, and a process or a run in the ledger ended with more than 0.
 
     Where its bucket is not declared any more nobody can look, and the ledger says that it does not know.
     """
@@ -106,8 +106,8 @@ def no_loss_is_quiet(
         if not said:
             found = [(run.state, c.state, c.code) for run in runs for c in run.claims if c.item == i]
             yield f"row {i} is there without {places}, and the ledger says {found}"
-        elif status == 0 and not any(run.exit_code for run in said):
-            yield f"row {i} is there without {places}, and no run ended with anything but 0"
+        elif not any(run.run in told or run.exit_code == 7 for run in said):
+            yield f"row {i} is there without {places}, and nothing ended with anything but 0"
 
 
 def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequence[Written]) -> Iterator[str]:
@@ -133,25 +133,29 @@ def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequen
             yield f"{item} has no outcome"
 
 
-def the_exit_is_right(runs: Sequence[LedgerRun], known: frozenset[str], status: int) -> Iterator[str]:
-    """0 when nothing is failed or unknown but what was told before; 7 when something is."""
-    bad = [c for run in runs if run.run not in known for c in run.claims if c.state in BAD]
+def the_exit_is_right(runs: Sequence[LedgerRun], told: Collection[str], status: int) -> Iterator[str]:
+    """7 when something is failed or unknown that nobody has been told of, else 0."""
+    bad = [run for run in runs if run.run not in told and any(c.state in BAD for c in run.claims)]
+    untold = [run for run in bad if run.exit_code != 7]
     if status not in (0, 7):
         yield f"it ended with {status}"
-    elif (status == 7) != bool(bad):
-        yield f"it ended with {status}; failed or unknown are {bad}"
+    elif status == 7 and not bad:
+        yield "it ended with 7, and nothing is failed or unknown"
+    elif status == 0 and untold:
+        yield f"it ended with 0, and failed or unknown are {[c for r in untold for c in r.claims if c.state in BAD]}"
 
 
-def all_is_done(after: Stores, names: Names | None) -> Iterator[str]:
+def all_is_done(after: Stores, purge: str) -> Iterator[str]:
     """Whatever is due is gone, with its objects."""
-    if names is None:
+    if purge == "prefix":
         yield from (
             f"object {place} is old and still there"
             for place, etag in after.objects.items()
-            if place[1].startswith(PREFIX) and etag == OLD_ETAG and place[1] in OLD_KEYS
+            if place[1] in OLD_KEYS and etag == OLD_ETAG
         )
         return
-    yield from (f"row {i} is due and still there" for i, row in after.rows.items() if row.due)
+    least = 4 if purge == "a stricter predicate" else 0
+    yield from (f"row {i} is due and still there" for i, row in after.rows.items() if row.due and i >= least)
 
 
 OLD_KEYS = {f"{PREFIX}{i}.bin" for i in range(1, 8)}

@@ -11,7 +11,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +122,8 @@ class Lab:
         metadata.create_all(self.engine)
         self._must(self.run("rows and two objects each", verb="init"))
         self._must(self.run("another bucket", verb="init"))
+        with self.ledger.connect() as connection:
+            self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,8 +189,10 @@ class Lab:
     # --- the seeder, the writer, and time ---------------------------------------------------------------------------
 
     def seed(self) -> None:
-        """Empty everything but the ledger's binding, and fill it anew."""
+        """Empty everything, bind the ledger as at first, and fill the stores anew."""
         with self.ledger.begin() as connection:
+            connection.execute(delete(tables.meta))
+            connection.execute(insert(tables.meta), self._binding)
             for table in (tables.run, tables.batch, tables.approval):
                 connection.execute(delete(table))
         rows = [
@@ -294,24 +299,39 @@ class Lab:
                 )
                 for row in connection.execute(select(uploads))
             }
-        objects = {
+        return Stores(rows, self._objects())
+
+    @contextmanager
+    def camera(self) -> Iterator[Callable[[], int]]:
+        """Give a function that returns a number for everything a run would leave behind if it died now.
+
+        Two moments of one number are one to the run that comes next.
+        """
+        ledger = [select(t).order_by(*t.primary_key.columns) for t in (tables.run, tables.batch, tables.approval)]
+        c = lease.table.c
+        locks = select(c.job, c.owner, c.token, c.expires_ms > 0)
+        with ExitStack() as stack:
+            views = [
+                (stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT")), queries)
+                for engine, queries in [
+                    (self.engine, [select(uploads)]),
+                    (self.ledger, ledger),
+                    *((engine, [locks]) for engine in self._leases),
+                ]
+            ]
+
+            def picture() -> int:
+                durable: list[Any] = [view.execute(query).all() for view, queries in views for query in queries]
+                return hash((repr(durable), repr(sorted(self._objects().items()))))
+
+            yield picture
+
+    def _objects(self) -> dict[Place, str]:
+        return {
             (bucket, key): stored.etag
             for bucket, members in self.store._buckets.items()
             for key, stored in dict(members).items()
         }
-        return Stores(rows, objects)
-
-    def picture(self) -> int:
-        """Return a number for everything that a run leaves behind: two moments of one number are one to its successor."""
-        durable: list[Any] = [self.look()]
-        for engine in self._leases:
-            with engine.connect() as connection:
-                c = lease.table.c
-                durable += connection.execute(select(c.job, c.owner, c.token, c.expires_ms > 0)).all()
-        with self.ledger.connect() as connection:
-            for table in (tables.run, tables.batch, tables.approval):
-                durable += connection.execute(select(table).order_by(*table.primary_key.columns)).all()
-        return hash(repr(durable))
 
     def sealed_and_said(self) -> list[LedgerRun]:
         """Return every run in the ledger, oldest first."""

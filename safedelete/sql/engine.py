@@ -188,7 +188,12 @@ class Database:
                 self.backend.cancel(driver, self.engine)
 
     def dispose(self) -> None:
-        """Close the pooled connections."""
+        """Close every connection, those in use included; what they left open is rolled back. Idempotent."""
+        with self._lock:
+            live, self._live = self._live, set()
+        for driver in live:
+            with suppress(OSError, *_driver_errors(self.engine)):
+                driver.close()
         self.engine.dispose()
 
 

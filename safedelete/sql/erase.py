@@ -91,6 +91,7 @@ class Eraser:
             still = self._there(unseen, where, values) if there else set()
             done.absent = {k for k in unseen if k not in there}
             done.refused |= dict.fromkeys(still, KEPT)
+            self._touched.vanished(len(done.absent))
         done.touched = self._touched.result()
         return done
 

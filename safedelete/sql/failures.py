@@ -90,14 +90,11 @@ _BUSY = frozenset({"40001", "40P01", "55P03", "1205", "1213", "1020", "SQLITE_BU
 def code(error: BaseException) -> str:
     """Return the database's code for an error: SQLSTATE, SQLite's name or the server's number; empty without one."""
     cause = error.orig if isinstance(error, DBAPIError) else error
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    if state:
-        return str(state)
-    name = getattr(cause, "sqlite_errorname", None)
-    if name:
-        return str(name)
     args = getattr(cause, "args", ())
-    return str(args[0]) if args and isinstance(args[0], int) else ""
+    if args and isinstance(args[0], int):
+        return str(args[0])  # PyMySQL has a SQLSTATE as well, but one for many errors
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return str(state or getattr(cause, "sqlite_errorname", None) or "")
 
 
 def is_busy(error: BaseException) -> bool:

@@ -87,6 +87,16 @@ class Touched:
                 allowed = self.target.rows.may_touch
                 self._sum[allowed[0] if allowed else ELSEWHERE] += rest
 
+    def vanished(self, rows: int) -> None:
+        """Add rows of the batch that a cascade took before their own turn, where no counter has seen them."""
+        if (
+            rows
+            and not self._backend.names_touched
+            and self._changes is None
+            and self._cascades_into_itself()
+        ):
+            self._sum[self.target.name] += rows
+
     def failed(self) -> None:
         """Forget the last look: what was taken back goes on being counted by the server."""
         self._snapshot = None

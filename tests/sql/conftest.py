@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 from sqlalchemy.pool import NullPool
 
 from safedelete.sql import Database, Timeouts
@@ -48,9 +49,10 @@ class Server:
     def sql(self, *statements: str) -> None:
         with self.admin.begin() as connection:
             for statement in statements:
-                if self.kind == "mariadb":
-                    statement = statement.replace(" timestamp", " datetime")
-                connection.exec_driver_sql(statement)
+                spelt = (
+                    statement.replace(" timestamp", " datetime(6)") if self.kind == "mariadb" else statement
+                )
+                connection.exec_driver_sql(spelt)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with self.admin.connect() as connection:
@@ -134,6 +136,15 @@ def uploads() -> sa.Table:
         sa.Column("etag", sa.String(64)),
         sa.Column("size", sa.BigInteger()),
     )
+
+
+def stored(kind: sa.types.TypeEngine[Any]) -> Any:
+    """Return a column type that every server can keep whole and put into a key."""
+    if isinstance(kind, sa.DateTime):
+        return kind.with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+    if isinstance(kind, sa.LargeBinary):
+        return kind.with_variant(mysql.VARBINARY(40), "mysql", "mariadb")
+    return kind
 
 
 def aged(days: float) -> datetime:

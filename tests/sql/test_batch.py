@@ -176,6 +176,8 @@ def children(server: Server, action: str) -> None:
 def test_row_that_a_foreign_key_holds_is_blocked_and_takes_no_other_with_it(
     server: Server, uploads: sa.Table, action: str
 ) -> None:
+    if "DEFERRABLE" in action and server.kind == "mariadb":
+        pytest.skip("InnoDB has no deferred constraints")
     fill(server, uploads, 9)
     children(server, action)
     rows = target(server, uploads)
@@ -244,11 +246,23 @@ def test_table_that_a_trigger_writes_to_is_named(server: Server, uploads: sa.Tab
     server.sql(*AUDIT[server.kind])
     rows = target(server, uploads, may_touch=["audit"])
     batch = rows.begin(AS_OF)
-    assert batch.delete(batch.hold(sealed(rows)).rows).touched == {"uploads": 4, "audit": 4}
+    touched = batch.delete(batch.hold(sealed(rows)).rows).touched
+    # MariaDB does not say what a trigger wrote; the probe names the trigger instead.
+    assert touched == ({"uploads": 4} if server.kind == "mariadb" else {"uploads": 4, "audit": 4})
     batch.rollback()
 
 
+AUDIT["mariadb"] = (
+    "CREATE TABLE audit (id bigint)",
+    "CREATE TRIGGER note BEFORE DELETE ON uploads FOR EACH ROW INSERT INTO audit VALUES (old.id)",
+)
 REFUSES = {
+    "mariadb": (
+        (
+            "CREATE TRIGGER refuse BEFORE DELETE ON uploads FOR EACH ROW IF old.id = 3 THEN "
+            "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'legal hold on 3'; END IF"
+        ),
+    ),
     "postgresql": (
         (
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -290,6 +304,8 @@ def test_row_that_a_trigger_refuses_is_kept_with_the_triggers_words(
 
 
 def test_row_that_a_trigger_quietly_keeps_is_failed(server: Server, uploads: sa.Table) -> None:
+    if server.kind == "mariadb":
+        pytest.skip("a MariaDB trigger cannot keep a row without an error")
     fill(server, uploads, 6)
     server.sql(*EATS[server.kind])
     rows = target(server, uploads)
@@ -339,7 +355,8 @@ def test_self_referencing_rows_go_whatever_their_order(server: Server) -> None:
         sa.Column("at", sa.DateTime),
     )
     server.create(tree)
-    server.insert(tree, *({"id": i, "parent": i - 1 or None, "at": aged(1)} for i in range(1, 10)))
+    for i in range(1, 10):
+        server.insert(tree, {"id": i, "parent": i - 1 or None, "at": aged(1)})
     server.sql("INSERT INTO tree VALUES (100, 5, NULL)")  # 5, and so everything above it, stays
     rows = SqlRows(Rows(tree, past(tree.c.at)), server.open())
     batch = rows.begin(AS_OF)

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
@@ -179,6 +178,7 @@ def test_idle_batch_is_ended_by_the_server_and_noticed(pg: Server, uploads: sa.T
 
 
 SLEEP = {
+    "mariadb": sa.text("SELECT sleep(60)"),
     "postgresql": sa.text("SELECT pg_sleep(60)"),
     "sqlite": sa.text(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -187,9 +187,9 @@ SLEEP = {
 
 
 @pytest.fixture
-def busy(server: Server, uploads: sa.Table) -> Iterator[SqlRows]:
+def busy(server: Server, uploads: sa.Table) -> SqlRows:
     server.create(uploads)
-    yield SqlRows(Rows(uploads, past(uploads.c.expires_at)), server.open())
+    return SqlRows(Rows(uploads, past(uploads.c.expires_at)), server.open())
 
 
 def test_statement_in_flight_can_be_cancelled_from_another_thread(server: Server, busy: SqlRows) -> None:

@@ -18,7 +18,7 @@ from safedelete.core.plan import AgeProfile, Cascade, TargetPlan, Unknown
 from safedelete.core.seal import RowBatch, decode, encode
 from safedelete.errors import ConfigError, StoreError
 from safedelete.sql import Database, SqlRows
-from tests.sql.conftest import AS_OF, Server, aged
+from tests.sql.conftest import AS_OF, Server, aged, stored
 
 
 def survey(rows: SqlRows, portion: int | None = None, since: datetime | None = None) -> TargetPlan:
@@ -181,13 +181,15 @@ def test_row_whose_key_names_no_object_is_left_out_and_counted(
 def test_a_portion_is_the_oldest_rows_in_key_order(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
     # Ids run against time, with ties.
-    server.insert(uploads, *({"id": i, "expires_at": aged(i // 2 + 1), "s3_key": f"k{i}"} for i in range(40)))
+    server.insert(
+        uploads, *({"id": i, "expires_at": aged(i // 2 + 1), "s3_key": f"k{i}"} for i in range(1, 41))
+    )
     server.insert(uploads, {"id": 99, "expires_at": None, "s3_key": "none"})
     rows = SqlRows(declared(uploads), server.open())
-    assert keys(rows, batch=4, portion=7) == [(i,) for i in (32, 34, 35, 36, 37, 38, 39)]
-    plan = survey(rows, portion=7)
-    assert (plan.items, plan.eligible, plan.objects) == (7, 40, 7)
-    assert plan.first.startswith("id=32")
+    assert keys(rows, batch=4, portion=6) == [(i,) for i in (34, 36, 37, 38, 39, 40)]
+    plan = survey(rows, portion=6)
+    assert (plan.items, plan.eligible, plan.objects) == (6, 40, 6)
+    assert plan.first.startswith("id=34")
 
 
 def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uploads: sa.Table) -> None:
@@ -213,9 +215,10 @@ def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uplo
 def test_ids_not_in_time_order_are_all_found(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
     server.insert(
-        uploads, *({"id": i, "expires_at": aged((i * 7919) % 101 - 50), "s3_key": None} for i in range(101))
+        uploads,
+        *({"id": i, "expires_at": aged((i * 7919) % 101 - 50), "s3_key": None} for i in range(1, 102)),
     )
-    expected = [(i,) for i in range(101) if (i * 7919) % 101 - 50 > 0]
+    expected = [(i,) for i in range(1, 102) if (i * 7919) % 101 - 50 > 0]
     assert keys(SqlRows(declared(uploads), server.open()), batch=10) == expected
 
 
@@ -250,7 +253,7 @@ def test_planning_sends_no_write_to_sqlite(sqlite: Server, uploads: sa.Table) ->
 def test_a_reading_transaction_refuses_a_write(server: Server, uploads: sa.Table) -> None:
     seed(server, uploads)
     database = server.open()
-    with database.reading() as connection, pytest.raises(sa.exc.DBAPIError, match=r"read-only|readonly"):
+    with database.reading() as connection, pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"):
         connection.execute(uploads.delete())
 
 
@@ -303,7 +306,7 @@ def test_age_profile_of_an_unindexed_large_table_is_unknown(
     seed(server, uploads)
     monkeypatch.setattr("safedelete.sql.survey.SMALL_TABLE", 5)
     assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, AgeProfile)
-    server.sql("DROP INDEX ix_uploads_expires_at")
+    server.sql("DROP INDEX ix_uploads_expires_at" + (" ON uploads" if server.kind == "mariadb" else ""))
     assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, Unknown)
 
 
@@ -324,7 +327,7 @@ def test_orm_model_with_a_predicate_over_another_table(server: Server) -> None:
         __tablename__ = "items"
         id: Mapped[int] = mapped_column(primary_key=True)
         at: Mapped[datetime] = mapped_column(sa.DateTime(timezone=True))
-        key: Mapped[str | None] = mapped_column("object_key")
+        key: Mapped[str | None] = mapped_column("object_key", sa.String(99))
 
     class Hold(Base):
         __tablename__ = "holds"
@@ -405,7 +408,12 @@ KEYS: dict[str, tuple[list[sa.Column[Any]], list[tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_kind_survive_scan_seal_hold_and_delete(server: Server, kind: str) -> None:
     columns, values = KEYS[kind]
-    table = sa.Table("things", sa.MetaData(), *(c._copy() for c in columns), sa.Column("at", sa.DateTime))
+    table = sa.Table(
+        "things",
+        sa.MetaData(),
+        *(sa.Column(c.name, stored(c.type), primary_key=True) for c in columns),
+        sa.Column("at", sa.DateTime),
+    )
     server.create(table)
     names = [c.name for c in columns]
     server.insert(table, *({**dict(zip(names, v, strict=True)), "at": aged(1)} for v in values))
@@ -553,7 +561,8 @@ def test_blast_radius_follows_every_path_once(server: Server) -> None:
         ("f", "block"): 1,
         ("g", "block"): 1,
     }
-    assert any("b (a_id) has no index" in note for note in plan.notes)
+    # InnoDB makes the index itself.
+    assert any("b (a_id) has no index" in note for note in plan.notes) == (server.kind != "mariadb")
 
 
 def test_plan_of_the_blast_radius_agrees_with_what_the_database_touches(server: Server) -> None:

@@ -144,4 +144,8 @@ def operation(method: str, url: str) -> str:
         if name in query:
             return found
     has_key = "/" in parts.path.strip("/")
-    return _OF_A_METHOD[method] if has_key and not query else f"{method} {'?' + '&'.join(query) if query else ''}".strip()
+    return (
+        _OF_A_METHOD[method]
+        if has_key and not query
+        else f"{method} {'?' + '&'.join(query) if query else ''}".strip()
+    )

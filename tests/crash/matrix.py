@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from tests.crash import promises
 from tests.crash.nursery import KILLED
 from tests.crash.promises import Names
+from tests.crash.purges import LIMIT
 from tests.crash.world import Lab, LedgerRun, Stores, Written
 
 WORKERS = 2
@@ -26,6 +26,20 @@ class Boundary(NamedTuple):
     number: int
     label: str
     picture: int
+
+
+class Start(NamedTuple):
+    """What the run that dies is.
+
+    Attributes:
+        purge: Name of its definition.
+        role: Who calls the database; None for the tables' owner.
+        locked: A row that somebody else has locked all the while.
+    """
+
+    purge: str
+    role: str | None = None
+    locked: int | None = None
 
 
 class Change(NamedTuple):
@@ -44,15 +58,16 @@ class Change(NamedTuple):
     role: str | None = None
 
 
-def recorded(lab: Lab, purge: str) -> list[Boundary]:
+def recorded(lab: Lab, start: Start) -> list[Boundary]:
     """Run a purge to its end and return every boundary it passed."""
     lab.seed()
-    return _passed(lab, Change(purge))
+    with lab.locked(start.locked):
+        return _passed(lab, Change(start.purge, role=start.role))
 
 
-def recorded_second(lab: Lab, purge: str, first: int, change: Change) -> list[Boundary]:
+def recorded_second(lab: Lab, start: Start, first: int, change: Change) -> list[Boundary]:
     """Kill a run at a boundary, and return every boundary that the next one passed."""
-    case = Case(lab, purge)
+    case = Case(lab, start)
     assert case.dies_at(Boundary(first, "", 0)), case.broken
     case.changes_to(change)
     return _passed(lab, change)
@@ -79,7 +94,9 @@ def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
     """Return the last boundary of each stretch that leaves one picture: every different way to have died."""
     following = [*passed[1:], None]
     return [
-        here for here, after in zip(passed, following, strict=True) if after is None or after.picture != here.picture
+        here
+        for here, after in zip(passed, following, strict=True)
+        if after is None or after.picture != here.picture
     ]
 
 
@@ -97,7 +114,9 @@ def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
     return [passed[number] for number in sorted(wanted)]
 
 
-def tried(labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], list[str]]) -> list[str]:
+def tried(
+    labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], list[str]]
+) -> list[str]:
     """Try every point, on as many labs at a time as there are; returns what broke, with the point's label."""
     free: SimpleQueue[Lab] = SimpleQueue()
     for lab in labs:
@@ -114,24 +133,37 @@ def tried(labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab,
         return [broken for found in pool.map(one, points) for broken in found]
 
 
-def die_write_resume(lab: Lab, purge: str, point: Boundary) -> list[str]:
+def die_write_resume(lab: Lab, start: Start, point: Boundary) -> list[str]:
     """Kill a run, let the writer write, and let the next two runs go."""
-    case = Case(lab, purge)
-    return case.broken if case.dies_at(point) and case.goes_on() and case.converges() else case.broken
+    case = Case(lab, start)
+    _ = case.dies_at(point) and case.goes_on() and case.converges()
+    return case.broken
 
 
-def die_change_resume(lab: Lab, purge: str, point: Boundary, change: Change) -> list[str]:
+def die_change_resume(lab: Lab, start: Start, point: Boundary, change: Change) -> list[str]:
     """As above, with a deployment between the crash and the next run."""
-    case = Case(lab, purge)
+    case = Case(lab, start)
     if case.dies_at(point):
         case.changes_to(change)
         _ = case.goes_on() and case.converges()
     return case.broken
 
 
-def die_twice(lab: Lab, purge: str, first: int, point: Boundary, change: Change) -> list[str]:
+def die_and_be_refused(lab: Lab, start: Start, point: Boundary) -> list[str]:
+    """As above, with limits that refuse the next run, and are put right for the one after it."""
+    case = Case(lab, start)
+    if case.dies_at(point):
+        case.changes_to(Change("tighter limits"))
+        more_than_the_limit = case.still_due() > LIMIT
+        if not more_than_the_limit or case.is_refused():
+            case.changes_to(Change(start.purge))
+            _ = case.goes_on() and case.converges()
+    return case.broken
+
+
+def die_twice(lab: Lab, start: Start, first: int, point: Boundary, change: Change) -> list[str]:
     """Kill a run, then kill the next one at the point, and let the two after that go."""
-    case = Case(lab, purge)
+    case = Case(lab, start)
     if case.dies_at(Boundary(first, "", 0)):
         case.changes_to(change)
         _ = case.dies_again_at(point) and case.goes_on() and case.converges()
@@ -141,12 +173,13 @@ def die_twice(lab: Lab, purge: str, first: int, point: Boundary, change: Change)
 class Case:
     """One death and what came after it; each step looks at the stores before and after, and says what broke."""
 
-    def __init__(self, lab: Lab, purge: str) -> None:
+    def __init__(self, lab: Lab, start: Start) -> None:
         self.lab = lab
-        self.change = Change(purge)
+        self.change = Change(start.purge, role=start.role)
+        self._locked = start.locked
         self.broken: list[str] = []
-        self._names = Names.of(purge)
-        self._objects_alone = purge == "prefix"
+        self._names = Names.of(start.purge)
+        self._objects_alone = start.purge == "prefix"
         self._written: list[Written] = []
         self._told: set[str] = set()
         """Runs that a process has ended other than with 0 after."""
@@ -156,7 +189,7 @@ class Case:
 
     def dies_at(self, point: Boundary) -> bool:
         """The first run, killed; then the writer."""
-        self._run(point)
+        self._run(point, self._locked)
         return self._writes(point.number)
 
     def changes_to(self, change: Change) -> None:
@@ -179,6 +212,25 @@ class Case:
         self._settled("the next run", runs, status)
         return not self.broken
 
+    def still_due(self) -> int:
+        """How many rows are due now."""
+        return sum(row.due for row in self._now.rows.values())
+
+    def is_refused(self) -> bool:
+        """The next run, which the limits refuse: it deletes nothing, and settles what the dead one left in doubt."""
+        before = self._now
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        if status != 3:
+            self.broken.append(f"the refused run ended with {status}")
+        if self._now != before:
+            self.broken.append("the refused run changed something")
+        every = {run.run for run in runs}
+        self._must(
+            "the refused run", promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, every)
+        )
+        return not self.broken
+
     def converges(self) -> bool:
         """A further run: whatever is due is done, and nothing is left to say."""
         status = self._run(None)
@@ -188,15 +240,16 @@ class Case:
         self._must("a further run", promises.all_is_done(self._now, self.change.purge))
         return not self.broken
 
-    def _run(self, point: Boundary | None) -> int:
+    def _run(self, point: Boundary | None, locked: int | None = None) -> int:
         change = self.change
-        ended = self.lab.run(
-            change.purge,
-            kill_at=None if point is None else point.number,
-            environment=change.environment,
-            access_key=change.access_key,
-            role=change.role,
-        )
+        with self.lab.locked(locked):
+            ended = self.lab.run(
+                change.purge,
+                kill_at=None if point is None else point.number,
+                environment=change.environment,
+                access_key=change.access_key,
+                role=change.role,
+            )
         self.lab.let_time_pass()
         before, self._now = self._now, self.lab.look()
         runs = self.lab.sealed_and_said()
@@ -217,7 +270,7 @@ class Case:
 
     def _settled(self, step: str, runs: list[LedgerRun], status: int) -> None:
         self._must(step, promises.the_ledger_is_true(self._now, runs, self._written))
-        if status:
+        if status == 7:
             self._told |= {run.run for run in runs}
         if not self._objects_alone:
             self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, self._told))
@@ -231,8 +284,3 @@ class Case:
 
     def _must(self, step: str, broken: promises.Iterator[str]) -> None:
         self.broken += [f"{step}: {what}" for what in broken]
-
-
-def labs(stack: ExitStack, make: Callable[[int], Lab]) -> list[Lab]:
-    """Open as many labs as are used at a time."""
-    return [stack.enter_context(make(number)) for number in range(WORKERS)]

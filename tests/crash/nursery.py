@@ -10,11 +10,15 @@ import json
 import logging
 import os
 import signal
+import sqlite3
 import sys
 import traceback
 from typing import Any, NamedTuple
 
+import boto3
+import psycopg
 import structlog
+from sqlalchemy import make_url
 
 import safedelete.phases.seal
 import safedelete.runner.context
@@ -27,7 +31,7 @@ from safedelete.errors import SafeDeleteError
 from safedelete.s3.client import Connection, connect
 from safedelete.wiring import init, run
 from tests.crash.boundaries import Watch
-from tests.crash.purges import PURGES
+from tests.crash.purges import BUCKET, PURGES
 
 BATCH = 3
 DECLARED = {"SD100", "SD101", "SD102", "SD103", "SD104"}
@@ -40,7 +44,7 @@ class Task(NamedTuple):
     Attributes:
         purge: A name in ``PURGES``.
         env: Its environment variables.
-        verb: ``run``, ``init`` or ``adopt``.
+        verb: ``run``, ``init``, ``adopt``, or ``stray`` for calls that safedelete never makes.
         kill_at: Number of the boundary, from 0, at which the child kills itself.
         record: Whether to stop at each boundary, print it, and wait for a line before going on.
     """
@@ -87,10 +91,13 @@ class Boundaries:
 
 
 def in_child(task: Task, pipe: int, go_on: int) -> int:
-    if task.verb == "run":
+    if task.verb in ("run", "stray"):
         Watch(Boundaries(pipe, go_on, task.kill_at, record=task.record)).install()
     try:
         purge = PURGES[task.purge]()
+        if task.verb == "stray":
+            stray_calls()
+            return 0
         if task.verb != "run":
             init([purge], adopt=task.verb == "adopt")
             return 0
@@ -98,10 +105,27 @@ def in_child(task: Task, pipe: int, go_on: int) -> int:
         code, said = int(report.exit_code), report.message
     except SafeDeleteError as error:
         code, said = int(error.exit_code), f"{type(error).__name__}: {error}"
-    except BaseException:  # noqa: BLE001 - told to the parent, which fails
+    except BaseException:
         code, said = 1, traceback.format_exc()
     os.write(pipe, f"s{json.dumps(said)}\n".encode())
     return code
+
+
+def stray_calls() -> None:
+    """Do what nobody has listed: statements, a commit and a request that no run makes."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript("CREATE TABLE stray (n INTEGER)")
+    connection.executemany("INSERT INTO stray VALUES (?)", [(1,), (2,)])
+    connection.commit()
+    connection.close()
+    boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).put_object(
+        Bucket=BUCKET, Key="stray", Body=b""
+    )
+    url = make_url(os.environ["SAFEDELETE_DATABASE_URL"])
+    if url.get_backend_name() == "postgresql":
+        with psycopg.connect(host=url.host, port=url.port, user=url.username, dbname=url.database) as other:
+            other.execute("LISTEN stray")
+            list(other.notifies(timeout=0.01))
 
 
 def serve() -> None:

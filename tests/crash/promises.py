@@ -127,7 +127,9 @@ def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequen
             yield f"{item} is {claim.state} in the ledger, and there"
         if claim.state in ("changed", "blocked") and not there and item not in taken:
             yield f"{item} is {claim.state}({claim.code}) in the ledger, and not there"
-        if claim.state == "deleted" and claim.named & after.objects.keys() - {(BUCKET, str(key)) for key in made}:
+        if claim.state == "deleted" and claim.named & after.objects.keys() - {
+            (BUCKET, str(key)) for key in made
+        }:
             yield f"{item} is deleted in the ledger, and its objects are there"
         if claim.state == "open":
             yield f"{item} has no outcome"

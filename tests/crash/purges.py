@@ -10,6 +10,7 @@ from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table
 from safedelete import Guard, Purge, Rows, S3Keys, S3Prefix, past
 
 JOB = "matrix"
+LIMIT = 2
 BUCKET, OTHER_BUCKET = "acme-uploads", "acme-moved"
 PREFIX = "tmp/"
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
@@ -54,5 +55,5 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "one key column less": lambda: _rows(owns=_one_key()),
     "owns nothing any more": _rows,
     "another bucket": lambda: _rows(owns=_two_keys(OTHER_BUCKET)),
-    "tighter limits": lambda: _rows(owns=_two_keys(), guard=Guard(max_items=2)),
+    "tighter limits": lambda: _rows(owns=_two_keys(), guard=Guard(max_items=LIMIT)),
 }

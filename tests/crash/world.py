@@ -25,11 +25,15 @@ from safedelete.core.seal import ObjectBatch, RowBatch, decode
 from safedelete.ledger import tables
 from safedelete.locks import lease
 from safedelete.testing.servers import StubS3
+from tests.conftest import HOST_NAMES, HOST_PREFIXES
 from tests.crash.nursery import Ended, Task
 from tests.crash.purges import BUCKET, FAR_AHEAD, LONG_AGO, OTHER_BUCKET, PREFIX, metadata, uploads
 
 ELIGIBLE, KEPT = range(1, 8), range(8, 13)
 """Ids of the rows that are due, in batches of three, and of those that are not."""
+
+ROLES = {"sd_other": "SELECT, DELETE, UPDATE", "sd_cannot_lock": "SELECT, DELETE"}
+"""Further roles on PostgreSQL, and what each may do to the purged table."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +113,9 @@ class Lab:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store.start()
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SAFEDELETE_"))}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(HOST_PREFIXES) and k not in HOST_NAMES
+        }
         self._nursery = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.nursery"],
             cwd=ROOT,
@@ -121,6 +127,9 @@ class Lab:
         self._nursery_says("ready")
         metadata.create_all(self.engine)
         self._must(self.run("rows and two objects each", verb="init"))
+        for role, rights in ROLES.items():
+            if self.has_roles:
+                self._let_in(role, rights)
         self._must(self.run("another bucket", verb="init"))
         with self.ledger.connect() as connection:
             self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
@@ -181,6 +190,23 @@ class Lab:
         assert line, "the nursery has ended"
         assert expected in (None, line)
         return line
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether other roles can be made here: on a server of our own that asks for no password."""
+        return self.url.startswith("postgresql") and "//safedelete@" in self.url
+
+    def _let_in(self, role: str, rights: str) -> None:
+        superuser = create_engine(self.url.replace("//safedelete@", "//postgres@"), poolclass=NullPool)
+        with superuser.begin() as connection:
+            known = connection.execute(
+                text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}
+            ).first()
+            if known is None:
+                connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+            connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"))
+            connection.execute(text(f"REVOKE ALL ON uploads FROM {role}"))
+            connection.execute(text(f"GRANT {rights} ON uploads TO {role}"))
 
     @staticmethod
     def _must(ended: Ended) -> None:
@@ -285,6 +311,16 @@ class Lab:
             with engine.begin() as connection:
                 connection.execute(update(lease.table).values(expires_ms=0))
 
+    @contextmanager
+    def locked(self, row: int | None) -> Iterator[None]:
+        """Hold one row's lock, as another transaction of the application may all the while a purge runs."""
+        if row is None:
+            yield
+            return
+        with self.engine.begin() as connection:
+            connection.execute(select(uploads).where(uploads.c.id == row).with_for_update())
+            yield
+
     # --- whoever looks ----------------------------------------------------------------------------------------------
 
     def look(self) -> Stores:
@@ -307,12 +343,17 @@ class Lab:
 
         Two moments of one number are one to the run that comes next.
         """
-        ledger = [select(t).order_by(*t.primary_key.columns) for t in (tables.run, tables.batch, tables.approval)]
+        ledger = [
+            select(t).order_by(*t.primary_key.columns) for t in (tables.run, tables.batch, tables.approval)
+        ]
         c = lease.table.c
         locks = select(c.job, c.owner, c.token, c.expires_ms > 0)
         with ExitStack() as stack:
             views = [
-                (stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT")), queries)
+                (
+                    stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT")),
+                    queries,
+                )
                 for engine, queries in [
                     (self.engine, [select(uploads)]),
                     (self.ledger, ledger),
@@ -321,7 +362,9 @@ class Lab:
             ]
 
             def picture() -> int:
-                durable: list[Any] = [view.execute(query).all() for view, queries in views for query in queries]
+                durable: list[Any] = [
+                    view.execute(query).all() for view, queries in views for query in queries
+                ]
                 return hash((repr(durable), repr(sorted(self._objects().items()))))
 
             yield picture
@@ -355,7 +398,9 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
             claims.append(Claim(item, named, state, code))
         if settled:
             said = json.loads(batch.tally)[""]
-            numbers = {name: said[name] for name in ("deleted", "gone", "changed", "blocked", "failed", "unknown")}
+            numbers = {
+                name: said[name] for name in ("deleted", "gone", "changed", "blocked", "failed", "unknown")
+            }
             counted = dict.fromkeys(numbers, 0)
             for claim in claims[-len(items) :]:
                 counted[claim.state] += 1

@@ -12,7 +12,7 @@ PYTEST ?= pytest
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ demo: $(VENV)/.with-demo ## see a purge planned, run, refused and stopped, on st
 
 test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 	$(BIN)/python -m $(PYTEST) $(PYTEST_ARGS)
+
+crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
+	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## check style and formatting
 	$(BIN)/ruff check .

@@ -161,6 +161,8 @@ class Lab:
         env = {
             "SAFEDELETE_DATABASE_URL": url,
             "SAFEDELETE_ENVIRONMENT": environment,
+            # Its heartbeats, a quarter of this apart, would be boundaries at moments of their own.
+            "SAFEDELETE_LEASE_SECONDS": "3600",
             "AWS_ENDPOINT_URL": self.store.endpoint,
             "AWS_ACCESS_KEY_ID": access_key,
             "AWS_SECRET_ACCESS_KEY": "secret",

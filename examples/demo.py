@@ -63,6 +63,7 @@ def main() -> None:
 
         step("What happened, from the ledger.")
         safedelete("history", "retention.py", env=may_delete, expect=0)
+        safedelete("history", "retention.py", "--html", str(WORK / "history.html"), env=may_delete, expect=0)
     took = time.monotonic() - began
     print(
         f"""
@@ -73,7 +74,7 @@ def main() -> None:
   - a role that could delete rows but not objects, stopped by the preflight before the first delete (exit 9):
     without it, the rows would be gone and the files would have stayed, unnoticed;
   - all of it recorded in the ledger.
-The servers are stopped. The database is left in {WORK.relative_to(Path.cwd()) if WORK.is_relative_to(Path.cwd()) else WORK}.
+The servers are stopped. The database, and the page history.html to look at, are left in {WORK.relative_to(Path.cwd()) if WORK.is_relative_to(Path.cwd()) else WORK}.
 Next: read examples/retention.py, then docs/tutorial/first-purge.md."""
     )
 

@@ -69,14 +69,18 @@ class World:
         self.numbers = 0
         self.runs = 0
         self._teach()
-        for number in range(expired + fresh):
-            self.add(number, expired=number < expired)
+        for number in range(expired):
+            self.add(number)
+        for number in range(1000, 1000 + fresh):
+            self.add(number, expired=False)
 
     def _teach(self, nights: int = 20) -> None:
         """Record earlier runs, so that the guard finds up to sixty items a night usual."""
         for night in range(nights):
             at = self.clock.now() - timedelta(days=nights - night)
-            target = TargetPlan(name="uploads", kind="rows", items=60, eligible=60, total=400, cutoff=at)
+            target = TargetPlan(
+                name="uploads", kind="rows", items=60, eligible=60, objects=90, total=400, cutoff=at
+            )
             week_old = at - timedelta(days=7)
             second = replace(target, name=f"s3://{BUCKET}/tmp/", kind="objects", cutoff=week_old)
             done = {name: Tally(deleted=60) for name in (target.name, second.name)}

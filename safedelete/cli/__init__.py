@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
-    from safedelete.cli.app import app, exit_for
+    from safedelete.cli.app import app
+    from safedelete.cli.common import exit_for
     from safedelete.errors import SafeDeleteError
 
     given = list(sys.argv[1:] if arguments is None else arguments)

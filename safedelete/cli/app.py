@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from safedelete.errors import ConfigError, RefusedError, SafeDeleteError
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from safedelete.declare import Declared, Purge
-    from safedelete.loader import JobFile
-    from safedelete.runner.report import Report
-
-
-class _Options:
-    """What was said before the verb."""
-
-    verbose = False
-
-
-_options = _Options()
+from safedelete.cli.common import (
+    any_job,
+    chosen,
+    end,
+    load,
+    needed,
+    print_json,
+    purges,
+    said,
+    show_refused,
+    show_report,
+    work,
+)
+from safedelete.errors import ConfigError, RefusedError
 
 app = typer.Typer(
     name="safedelete",
@@ -67,7 +62,7 @@ def options(
     """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
     if debug:
         os.environ["SAFEDELETE_DEBUG"] = "1"
-    _options.verbose = verbose
+    chosen.verbose = verbose
 
 
 @app.command()
@@ -94,9 +89,9 @@ def init(
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
     """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
-    wiring = _wiring()
+    wiring = work()
 
-    jobs = list(_load(file).jobs.values()) if file is not None else []
+    jobs = list(load(file).jobs.values()) if file is not None else []
     if sql:
         typer.echo(wiring.init_sql(jobs), nl=False)
         return
@@ -108,22 +103,35 @@ def init(
 
 @app.command()
 def check(file: File, names: Names = None, as_json: Json = False) -> None:
-    """Load the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
-    wiring = _wiring()
+    """Lint the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
+    wiring = work()
     from safedelete.cli import text
-    from safedelete.cli.document import report_document
+    from safedelete.cli.document import plain, report_document
 
-    loaded = _load(file)
-    reports = [wiring.check(job) for job in _purges(loaded.pick(names or []))]
+    loaded = load(file)
+    picked = loaded.pick(names or [])
+    reports = [wiring.check(job) for job in purges(picked)]
+    findings = wiring.lint_jobs(picked)
     if as_json:
-        _print_json([report_document(report) for report in reports])
+        print_json(
+            {
+                "permissions": [report_document(report) for report in reports],
+                "lint": [plain(finding) for finding in findings],
+            }
+        )
     else:
         for report in reports:
             typer.echo(text.proofs(report))
-        typer.echo(
-            f"{len(loaded.jobs)} job(s) declared; {len(reports)} purge(s) probed. Nothing was deleted."
+        for finding in findings:
+            typer.echo(text.finding(finding))
+        typer.echo(f"{len(picked)} job(s) checked, {len(reports)} purge(s) probed. Nothing was deleted.")
+    broken = [finding.code for finding in findings if finding.severity == "refuse"]
+    if broken:
+        raise ConfigError(
+            f"{file}: {', '.join(broken)} must be repaired before this is deployed.",
+            hint="Each has its section in docs/reference/findings.md.",
         )
-    _exit(reports)
+    end(reports)
 
 
 @app.command()
@@ -141,26 +149,26 @@ def plan(
     ] = None,
 ) -> None:
     """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
-    wiring = _wiring()
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import report_document
 
     reports = []
-    purges = _purges(_load(file).pick(names or []))
-    if manifest is not None and len(purges) > 1:
+    wanted = purges(load(file).pick(names or []))
+    if manifest is not None and len(wanted) > 1:
         raise ConfigError(
-            f"--manifest writes one purge's items; {len(purges)} are named.",
+            f"--manifest writes one purge's items; {len(wanted)} are named.",
             hint="Name one: safedelete plan FILE NAME.",
         )
-    for purge in purges:
+    for purge in wanted:
         with text.progress() as progress:
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
             typer.echo(text.plan(report, quote(str(file))))
     if as_json:
-        _print_json([report_document(report) for report in reports])
-    _exit(reports)
+        print_json([report_document(report) for report in reports])
+    end(reports)
 
 
 @app.command()
@@ -179,34 +187,34 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
-    wiring = _wiring()
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
-    job = _load(file).one(name)
+    job = load(file).one(name)
     try:
         with listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
     except RefusedError as refused:
         refused.hint = refused.hint.replace("--file FILE", f"--file {quote(str(file))}")
         if refused.run is not None:
-            _show_refused(job, refused.run, file, as_json=as_json)
+            show_refused(job, refused.run, file, as_json=as_json)
         raise
-    _show_report(report, job, file, as_json=as_json)
+    show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
 def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
-    wiring = _wiring()
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
-    loaded = _load(_needed(file))
+    loaded = load(needed(file))
     job = wiring.owner_of(loaded.jobs.values(), run)
     with listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
-    _show_report(report, job, file, as_json=as_json)
+    show_report(report, job, file, as_json=as_json)
 
 
 @app.command()
@@ -225,7 +233,7 @@ def approve(
     ] = 24.0,
 ) -> None:
     """Accept one refused plan, once: exactly the keys that were sealed. Deletes nothing."""
-    wiring = _wiring()
+    wiring = work()
 
     if one_off and usual:
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
@@ -235,12 +243,12 @@ def approve(
         raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
     teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
     approval = wiring.approve(
-        _any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
+        any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
         f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
-        f"To execute exactly what was sealed: safedelete execute {approval.run} --file {_said(file)}"
+        f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
     )
 
 
@@ -256,17 +264,17 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List past runs, and draw what they found. Deletes nothing."""
-    wiring = _wiring()
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import record_document
     from safedelete.runner.context import DRAWN
 
     if html is not None and as_json:
         raise ConfigError("--html and --json contradict each other.", hint="Ask for one of them.")
-    jobs = _load(file).pick([name] if name else [])
+    jobs = load(file).pick([name] if name else [])
     if as_json:
         found = [record for job in jobs for record in wiring.history(job, limit=limit)]
-        _print_json([record_document(record) for record in found])
+        print_json([record_document(record) for record in found])
         return
     drawn = [(job, wiring.history(job, limit=max(limit, DRAWN))) for job in jobs]
     if html is not None:
@@ -288,106 +296,20 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
-    wiring = _wiring()
+    wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
-    job = _any_job(file)
+    job = any_job(file)
     with wiring.shown(job, run) as (record, approval, batches):
         if as_json:
             document = record_document(record, approval)
             listed = [i for stored in batches for i in item_document(record, stored)]
-            _print_json(
+            print_json(
                 document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
             )
             return
         _, past = wiring.story(job, record.run)
-        typer.echo(text.run(record, approval, past, _said(file)))
+        typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
-
-
-def exit_for(error: SafeDeleteError) -> int:
-    """Print an error as a person needs it, and return its exit code."""
-    typer.echo(f"safedelete: {error}", err=True)
-    typer.echo(error.deleted_sentence, err=True)
-    if error.hint:
-        typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
-    return int(error.exit_code)
-
-
-def _wiring() -> ModuleType:
-    """Import what does the work, with logs on: not before a verb is really called, so that help stays quick."""
-    from safedelete import wiring
-    from safedelete.cli.logs import configure
-
-    configure(verbose=_options.verbose)
-    return wiring
-
-
-def _load(path: Path) -> JobFile:
-    from safedelete.loader import load
-
-    return load(path)
-
-
-def _needed(path: Path | None) -> Path:
-    if path is None:
-        raise ConfigError(
-            "Which job file? The purge's definition is needed.",
-            hint="Say --file FILE, or set SAFEDELETE_FILE.",
-        )
-    return path
-
-
-def _said(path: Path | None) -> str:
-    return "FILE" if path is None else quote(str(path))
-
-
-def _any_job(path: Path | None) -> Declared | None:
-    return next(iter(_load(path).jobs.values())) if path is not None else None
-
-
-def _purges(jobs: list[Declared]) -> list[Purge]:
-    from safedelete.declare import Purge
-
-    return [job for job in jobs if isinstance(job, Purge)]
-
-
-def _show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
-    wiring = _wiring()
-    from safedelete.cli import text
-    from safedelete.cli.document import record_document
-
-    record, past = wiring.story(job, run)
-    if as_json:
-        _print_json(record_document(record))
-    elif record.plan is not None:
-        typer.echo(text.refusal(record, past, quote(str(file))))
-
-
-def _show_report(report: Report, job: Declared, file: Path | None, *, as_json: bool) -> None:
-    wiring = _wiring()
-    from safedelete.cli import text
-    from safedelete.cli.document import report_document
-
-    if as_json:
-        _print_json(report_document(report))
-    else:
-        typer.echo(text.result(report, _said(file)))
-        if report.run is not None and report.total.deleted != report.total.total:
-            with wiring.shown(job, report.run) as (record, _, batches):
-                for line in text.items(record, batches, everything=False):
-                    typer.echo(line)
-    _exit([report])
-
-
-def _print_json(document: object) -> None:
-    json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
-def _exit(reports: list[Any]) -> None:
-    worst = max((int(report.exit_code) for report in reports), default=0)
-    if worst:
-        raise typer.Exit(worst)

@@ -133,7 +133,7 @@ class Scale:
             return cls(0.0, 1.0)
         # A limit far away would press the nights into one line: it is then said, not drawn.
         most = max([*values, *(v for v in lines if v <= max(values) * FAR)])
-        middle = values[len(values) // 2]
+        middle = values[(len(values) - 1) // 2]
         if most <= middle * SPREAD:
             return cls(0.0, _round_up(most))
         low = 10.0 ** floor(log10(max(1.0, values[0])))
@@ -181,9 +181,11 @@ def short(value: float) -> str:
 
 def _title(series: Series, count: int, scale: Scale) -> str:
     last = "up to tonight" if series.tonight else "up to the last"
-    name = series.target if len(series.target) <= 40 else f"{series.target[:39]}~"
     kind = "log scale" if scale.logarithmic else "linear scale"
-    return f"{name}: {series.unit} found by each of {count} runs {last} ({kind})"
+    rest = f": {series.unit} found by each of {count} runs {last} ({kind})"
+    room = WIDTH - len(rest)
+    name = series.target if len(series.target) <= room else f"{series.target[: room - 1]}~"
+    return name + rest
 
 
 def _said(last: Point, scale: Scale) -> dict[int, str]:

@@ -66,7 +66,9 @@ def pictures(plan: Plan, decision: Decision | None, *, everywhere: bool = False)
         if not everywhere and target.name not in named:
             continue
         if isinstance(target.ages, AgeProfile) and (target.ages.days or target.ages.older):
-            lines.append(f"  {target.name}, day by day around the cutoff ({target.kind} a day):")
+            lines.append(
+                f"  {target.name}, day by day around the cutoff ({target.kind}; a bar is {target.kind} a day):"
+            )
             lines += picture(target.ages, target.cutoff)
         elif isinstance(target.ages, Unknown):
             lines.append(f"  {target.name}: no day-by-day picture: {target.ages.why}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from safedelete.cli.look import planned, when
-from safedelete.cli.series import Point, Series, series
+from safedelete.cli.series import MARKS, Point, Series, series
 from safedelete.cli.svg import described, drawing
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
@@ -143,7 +143,11 @@ def _job(number: int, name: str, records: Sequence[RunRecord]) -> Iterator[str]:
 def _said(record: RunRecord) -> Iterator[str]:
     decision = record.decision
     if decision is None:
-        yield f"<p>Last run: {escape(record.state.value)}, {when(record.started_at)}. {escape(record.reason)}</p>"
+        bad = " stop" if MARKS[record.state] else ""
+        yield (
+            f'<div class="say{bad}"><strong>Last run: {escape(record.state.value)}</strong>, '
+            f"{when(record.started_at)}. {escape(record.reason)}</div>"
+        )
         return
     stop = "" if isinstance(decision, Approved) else " stop"
     verdict = "approved" if isinstance(decision, Approved) else "refused; nothing was deleted"
@@ -174,7 +178,7 @@ def _figure(one: Series, chart: str) -> Iterator[str]:
     )
     yield f'<ul class="key">{items}</ul>'
     yield f"<figcaption>{escape(described(one))}</figcaption></figure>"
-    yield f"<details><summary>The numbers of this chart ({len(one.points)} runs)</summary>"
+    yield f"<details><summary>The numbers of this chart ({_runs_said(len(one.points))})</summary>"
     rows = "".join(_number(point) for point in reversed(one.points))
     yield _table(
         f"{escape(one.target)}: {one.unit} found by each run, newest first",
@@ -227,7 +231,11 @@ def _runs(records: Sequence[RunRecord]) -> Iterator[str]:
         ("run", ""),
     ]
     yield "<h3>Runs</h3>"
-    yield _table(f"{len(records)} run(s), newest first", heads, "".join(rows))
+    yield _table(f"{_runs_said(len(records))}, newest first", heads, "".join(rows))
+
+
+def _runs_said(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _minute(instant: datetime) -> str:

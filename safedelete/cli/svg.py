@@ -93,8 +93,10 @@ def described(series: Series) -> str:
     last = series.points[-1]
     ended = [p for p in series.points if not p.mark and p.value is not None]
     values = sorted(p.value for p in ended if p.value is not None)
-    said = f"{len(series.points)} runs from {series.points[0].at:%Y-%m-%d} to {last.at:%Y-%m-%d}."
-    if values:
+    said = f"One run on {last.at:%Y-%m-%d}."
+    if len(series.points) > 1:
+        said = f"{len(series.points)} runs from {series.points[0].at:%Y-%m-%d} to {last.at:%Y-%m-%d}."
+    if len(values) > 1:
         said += f" Successful ones found {values[0]:,} to {values[-1]:,} {series.unit}."
     said += f" The last found {'an unknown number' if last.value is None else f'{last.value:,}'}"
     if last.expected is not None:

@@ -110,7 +110,7 @@ def decision(made: Decision | None) -> str:
         items = measure.measure == "items"
         said = sentence(measure, unit=kind if items else None, of="table" if kind == "rows" else "prefix")
         lines.append(f"  {measure.target}: {said}")
-    lines += [_finding(finding) for finding in made.findings]
+    lines += [finding(one) for one in made.findings]
     if isinstance(made, Approved) and made.approval is not None:
         lines.append(f"  Accepted once by {made.approval.who}: {made.approval.reason}")
     return "\n".join(lines)
@@ -267,9 +267,10 @@ def _target(target: TargetPlan) -> str:
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
 
 
-def _finding(finding: Finding) -> str:
-    text = f"  [{finding.code}] {'' if finding.severity == 'refuse' else 'warning: '}{finding.message}"
-    return text + (f"\n          {finding.hint}" if finding.hint else "")
+def finding(one: Finding) -> str:
+    """Say one finding, with what to do."""
+    text = f"  [{one.code}] {'' if one.severity == 'refuse' else 'warning: '}{one.message}"
+    return text + (f"\n          {one.hint}" if one.hint else "")
 
 
 def _tallies(tallies: object) -> str:

@@ -10,7 +10,7 @@ from safedelete.core.baseline import DAY, Night, Record, known
 from safedelete.core.decision import Finding
 from safedelete.core.findings import finding
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Cascade, Count, Plan, TargetPlan, Unknown
+from safedelete.core.plan import Count, Plan, TargetPlan, Unknown
 
 STEP: Final = timedelta(hours=1)
 """How far the cutoff's step may differ from the clock's: a change to or from summer time."""
@@ -80,7 +80,8 @@ def cascaded(target: TargetPlan, *, deletes_only: bool = False) -> dict[str, Cou
         before = sums.get(cascade.table, 0)
         if isinstance(before, Unknown):
             continue
-        sums[cascade.table] = before + cascade.rows if known(cascade.rows) else _unknown(cascade)
+        rows = cascade.rows
+        sums[cascade.table] = before + rows if known(rows) else Unknown(f"a part of it is {_said(rows)}")
     return sums
 
 
@@ -274,10 +275,6 @@ def _second(nights: Sequence[Night], of: str) -> float:
         elif share > second:
             second = share
     return second
-
-
-def _unknown(cascade: Cascade) -> Unknown:
-    return cascade.rows if isinstance(cascade.rows, Unknown) else Unknown(f"{cascade.rows} cannot be a count")
 
 
 def _said(count: Count | None) -> str:

@@ -7,12 +7,13 @@ facts says what could not be found out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from safedelete.core.decision import Finding
+from safedelete.core.findings import Kind
 from safedelete.core.schedule import Gaps, Schedule
 
 CLOUDWATCH_REACH: Final = timedelta(days=7)
@@ -22,6 +23,63 @@ NEARLY_FULL: Final = 0.8
 """Share of the shortest gap that a timeout may take before a slow night runs into the next one."""
 
 _EVERY_HOUR: Final = timedelta(hours=2)
+
+RULES: Final[Mapping[str, Kind]] = {
+    "SD401": Kind(
+        "Timeout reaches the next run",
+        "refuse",
+        "A run may still be going when the next one is due, which then is skipped.",
+        "Shorten the timeout, or run less often.",
+    ),
+    "SD402": Kind(
+        "Timeout near what runs take",
+        "warn",
+        "The timeout would cut an ordinary slow run, or leaves little room before the next one.",
+        "Raise the timeout above what successful runs need, drain in portions (per_run), or run less often.",
+    ),
+    "SD403": Kind(
+        "Grace too long",
+        "refuse",
+        "The platform kills the run before its grace is over, or a stopping run meets the next one (then a warning).",
+        "Shorten the grace, or raise the platform's stop timeout.",
+    ),
+    "SD404": Kind(
+        "Local time at risk",
+        "warn",
+        "A change of the clocks skips or repeats the scheduled local time.",
+        "Choose a time that no change of the clocks touches, or tz='UTC'.",
+    ),
+    "SD405": Kind(
+        "Missed run not expressible",
+        "warn",
+        "The alarm cannot look back far enough to know that a run is missing.",
+        "Have an outside watcher pinged, or run more often.",
+    ),
+    "SD406": Kind(
+        "No fixed limit",
+        "warn",
+        "Until there is a history, nothing but the time column bounds what a first run may delete.",
+        "Add guard=Guard(max_items=..., max_fraction=...).",
+    ),
+    "SD407": Kind(
+        "Lease shorter than a batch",
+        "refuse",
+        "A batch can outlive the lease that protects it.",
+        "Lengthen the lease, or shorten the batch's time budget.",
+    ),
+    "SD408": Kind(
+        "Ledger does not last",
+        "refuse",
+        "History, seals and the lock vanish with the task's disk.",
+        "Point $SAFEDELETE_LEDGER_URL at a database, or mount a volume that lasts.",
+    ),
+    "SD409": Kind(
+        "Two jobs share a lock",
+        "refuse",
+        "Two jobs under one lock keep each other from running.",
+        "Give each its own name or lock.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

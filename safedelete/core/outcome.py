@@ -44,6 +44,12 @@ GONE = ItemOutcome(Outcome.GONE)
 LOCKED = "locked"
 """Code of a row that another transaction held until the end of the run."""
 
+REFERENCED = "referenced"
+"""Code of a row that another row references, by a foreign key that does not cascade."""
+
+OWED = frozenset({LOCKED, REFERENCED})
+"""Codes of rows that a last pass tries again: the lock may be gone by then, and so may the row that references."""
+
 DANGLING = "dangling"
 """Code of a row that stayed while an object it names went."""
 

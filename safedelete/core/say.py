@@ -7,8 +7,9 @@ set it, and the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import groupby, pairwise
 from typing import Final
 
 from safedelete.core.decision import Decision, Measure, Refused
@@ -28,6 +29,12 @@ BAR: Final = 40
 
 SPAN: Final = 14
 """Days of the picture to either side of the cutoff that are drawn one by one."""
+
+WEEK: Final = 7
+"""Days in each line of what lies further back."""
+
+EMPTY: Final = 2
+"""Lines without rows, one after the other, that are still drawn one by one."""
 
 
 def sentence(measure: Measure, *, unit: str | None = None, of: str = "table") -> str:
@@ -79,27 +86,45 @@ def explain(decision: Decision, *, run: str | None = None) -> str:
 
 
 def picture(ages: AgeProfile, cutoff: datetime | None = None) -> list[str]:
-    """Draw the days around the cutoff, a line each, the oldest first.
+    """Draw the days around the cutoff, the oldest first: near ones a line each, those long past a line a week.
+
+    Bars are rows a day, so that a week and a day can be compared. Stretches without rows take one line.
 
     Args:
         ages: The day-by-day picture.
-        cutoff: Names the days by date where given.
+        cutoff: Names the cutoff by date where given.
     """
     counts = dict(ages.days)
     back, ahead = min(SPAN, ages.back), min(SPAN, ages.ahead)
-    older = ages.older + sum(n for d, n in counts.items() if d < -back)
+    edges = [*range(-back, -ages.back, -WEEK), -ages.back][::-1]
+    spans = [*pairwise(edges), *((d, d + 1) for d in range(-back, ahead))]
+    rows = [(first, end, sum(counts.get(d, 0) for d in range(first, end))) for first, end in spans]
+    most = max((n / (end - first) for first, end, n in rows), default=0.0)
     later = sum(n for d, n in counts.items() if d >= ahead)
-    rows = [(d, counts.get(d, 0)) for d in range(-back, ahead)]
-    most = max((n for _, n in rows), default=0)
-    lines = [f"  older           {older:>12,}"] if older else []
-    for d, n in rows:
-        if d == 0:
-            lines.append(f"  --- cutoff{'' if cutoff is None else f' {cutoff:%Y-%m-%d %H:%M}'} ---")
-        bar = "#" * round(BAR * n / most) if most else ""
-        lines.append(f"  {d:+4d} day{'s' * (abs(d) != 1):1}       {n:>12,} {bar}".rstrip())
-    if later:
-        lines.append(f"  later           {later:>12,}")
-    return lines
+    before = [_span(*row, most) for row in rows if row[0] < 0]
+    after = [_span(*row, most) for row in rows if row[0] >= 0]
+    return [
+        *([f"  older           {ages.older:>12,}"] if ages.older else []),
+        *_condensed(before),
+        f"  --- cutoff{'' if cutoff is None else f' {cutoff:%Y-%m-%d %H:%M}'} ---",
+        *_condensed(after),
+        *([f"  later           {later:>12,}"] if later else []),
+    ]
+
+
+def _span(first: int, end: int, rows: int, most: float) -> tuple[int, str]:
+    label = f"{first:+d} day{'s' * (abs(first) != 1)}" if end - first == 1 else f"{first:+d} to {end - 1:+d}"
+    bar = "#" * round(BAR * rows / (end - first) / most) if most else ""
+    return rows, f"  {label:<15} {rows:>12,} {bar}".rstrip()
+
+
+def _condensed(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
+    for empty, group in groupby(lines, key=lambda line: line[0] == 0):
+        texts = [text for _, text in group]
+        if empty and len(texts) > EMPTY:
+            yield f"  ({len(texts)} lines without rows)"
+        else:
+            yield from texts
 
 
 def _lines(decision: Decision, run: str | None) -> Iterator[str]:

@@ -47,7 +47,10 @@ def told(what: str) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise LedgerError(f"The ledger could not {what}: {first_line(error)}.") from error
+        raise LedgerError(
+            f"The ledger could not {what}: {first_line(error)}.",
+            hint="Another process may have written the same row; look at it with `safedelete history FILE`.",
+        ) from error
     except SQLAlchemyError as error:
         hint = (
             "The role lacks a privilege on the ledger's tables."

@@ -99,8 +99,15 @@ class SqlLedger(SqlLedgerReader):
             "sha256": blob.sha256,
             "data": blob.data,
         }
+        t = tables.run.c
+        planning = select(t.run).where(t.run == ref.run, t.state == RunState.PLANNING.value)
         with told("seal a batch"), self.engine.begin() as connection:
             connection.execute(insert(tables.batch).values(values))
+            if connection.execute(planning.with_for_update(read=True)).first() is None:
+                raise LedgerError(
+                    f"Run {ref.run} is not being planned any more, so nothing can be sealed for it.",
+                    hint="Another run took the lock over, probably while this process was suspended.",
+                )
         return len(blob.data)
 
     def drop_seal(self, run: str) -> None:

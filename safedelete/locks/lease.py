@@ -326,11 +326,16 @@ def _wait_briefly(connection: Connection) -> None:
     """Do not queue behind a batch that pins the lease for longer than a moment."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
+    elif connection.dialect.name in ("mysql", "mariadb"):
+        # Of the session, as there is none of a transaction; a batch sets its own when it begins.
+        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 2")
 
 
 def _busy(error: SQLAlchemyError) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     if getattr(error.orig, "sqlstate", None) == "55P03":
+        return True
+    if error.orig is not None and error.orig.args[:1] in ((1205,), (1213,)):
         return True
     return isinstance(error, OperationalError) and "locked" in str(error.orig)

@@ -26,7 +26,7 @@ import structlog
 
 from safedelete.core.decision import Approved
 from safedelete.core.item import Key, ObjectRef, SealedRow
-from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome, Tally
+from safedelete.core.outcome import OWED, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
@@ -182,9 +182,9 @@ class _RowBatches(_Batch):
                 return
             kept, touched = self._delete(transaction, wanted, store, doubt=doubt, last=last)
             outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
-            locked = [] if last else [i for i, o in outcomes.items() if o.code == LOCKED]
-            final = {i: o for i, o in outcomes.items() if i not in locked}
-            tally = self._work.settle(stored, final, locked, transaction) if joined else None
+            owed = [] if last else [i for i, o in outcomes.items() if o.code in OWED]
+            final = {i: o for i, o in outcomes.items() if i not in owed}
+            tally = self._work.settle(stored, final, owed, transaction) if joined else None
             tools.lease.pin(transaction)
             self._unsure[stored.ref] = touched
             transaction.commit()
@@ -193,7 +193,7 @@ class _RowBatches(_Batch):
             raise
         self._radius.spend(self._unsure.pop(stored.ref))
         if tally is None:
-            tally = self._work.settle(stored, final, locked, None)
+            tally = self._work.settle(stored, final, owed, None)
         self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
         if store is not None:
             _stop_when_denied(stored, final)
@@ -223,8 +223,8 @@ class _RowBatches(_Batch):
         if store is None:
             return kept, deletion.touched or {}
         if doubt or last:
-            # A locked row is not judged before its last pass: it may still go, after its objects.
-            settled = {key: o for key, o in kept.items() if last or o.code != LOCKED}
+            # A row that is owed is not judged before its last pass: it may still go, after its objects.
+            settled = {key: o for key, o in kept.items() if last or o.code not in OWED}
             kept |= proven(wanted, settled, held.named, store)
         refs = list(dict.fromkeys(ref for row in deletion.rows for ref in row.objects))
         shared = self._part.target.shares_objects

@@ -137,7 +137,10 @@ class Ledger(LedgerReader, Protocol):
         """
 
     def seal(self, ref: BatchRef, items: RowBatch | ObjectBatch) -> int:
-        """Store a batch; returns the bytes it costs. Not idempotent."""
+        """Store a batch; returns the bytes it costs.
+
+        Not idempotent: raises LedgerError when it is there already, or when the run is not being planned (any more).
+        """
 
     def drop_seal(self, run: str) -> None:
         """Forget a run's sealed batches. Idempotent."""

@@ -58,12 +58,12 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
 
 def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
     """Record how a run ended that had not deleted anything yet."""
-    if isinstance(error, SafeDeleteError):
-        error.deleted = 0
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
     try:
         if ctx.ledger.record(run).state is not RunState.PLANNING:
             return
+        if isinstance(error, SafeDeleteError):
+            error.deleted = 0
         # Moved first: a run that another process has taken over keeps its seal.
         ctx.ledger.move(
             run,

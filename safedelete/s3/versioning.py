@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Unknown
@@ -55,7 +55,7 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
     try:
         answer = client.get_bucket_versioning(Bucket=bucket)
     except SDK_ERRORS as error:
-        if code_of(error) in _NOT_THERE:
+        if code_of(error) in _NOT_MADE:
             return BucketState(bucket, "off")
         if code_of(error) in _DENIED:
             return Unknown(
@@ -177,18 +177,15 @@ def ref_of(bucket: str, entry: ListedVersion) -> ObjectRef:
     return ObjectRef(bucket, entry.key, entry.etag, entry.version, entry.size)
 
 
-_NOT_THERE = frozenset(
-    {
-        "ObjectLockConfigurationNotFoundError",
-        "ReplicationConfigurationNotFoundError",
-        "NoSuchObjectLockConfiguration",
-        "NotImplemented",
-        "501",
-        "MethodNotAllowed",
-        "405",
-    }
-)
-_DENIED = frozenset({"AccessDenied", "403", "AllAccessDisabled"})
+_NOT_MADE: Final = frozenset({"NotImplemented", "501"})
+"""How a store says that it does not have a feature at all."""
+
+_NOT_THERE: Final = _NOT_MADE | {
+    "ObjectLockConfigurationNotFoundError",
+    "ReplicationConfigurationNotFoundError",
+    "NoSuchObjectLockConfiguration",
+}
+_DENIED: Final = frozenset({"AccessDenied", "403", "AllAccessDisabled"})
 
 
 def _optional(ask: Any, name: str, action: str, bucket: str) -> Mapping[str, Any] | Unknown:

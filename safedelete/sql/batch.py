@@ -1,8 +1,8 @@
 """One batch's transaction: hold the rows, delete them, take it back, commit.
 
-Where rows can be locked (``SELECT … FOR UPDATE``) they are held by that and deleted by key. Where the role may not
-lock, the rows are deleted uncommitted instead; taking that back gives the locks up for a moment, so a row that changed in
-that moment is found out and named.
+Rows that own objects are held by a lock (``SELECT … FOR UPDATE``) and deleted by key. Where the role may not lock, or
+where there are no objects that could come between, the rows are deleted uncommitted instead, which holds them as well;
+taking that back gives the locks up for a moment, so a row that changed in that moment is found out and named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import matching
 from safedelete.sql.owned import Named
 from safedelete.sql.shared import named
 
@@ -79,15 +78,22 @@ class SqlRowTransaction:
         Deletes nothing for good: without the right to lock, the rows are deleted uncommitted, which holds them as well.
         """
         with translated(f"holding {len(rows):,} row(s) of {self.target.name}"):
-            self._fallback = not self._backend.may_lock(self.connection, self.target.table)
+            # Without objects there is nothing to come between holding and deleting: one statement does both.
+            self._fallback = not self.target.owned or not self._backend.may_lock(
+                self.connection, self.target.table
+            )
+            if self._fallback:
+                self._backend.short_locks(self.connection, self.target.database.timeouts)
             sealed = {row.key: row for row in rows}
             found = self._hold_deleting(sealed) if self._fallback else self._hold_locking(sealed)
             missing: dict[Key, ItemOutcome] = {}
             names: dict[Key, frozenset[tuple[str, str]]] = {}
             held: list[SealedRow] = []
             for key, row in sealed.items():
-                if key in self._blocked:
+                if key in self._blocked and self._blocked[key].code == LOCKED:
                     missing[key] = self._blocked[key]
+                elif key in self._blocked:
+                    held.append(row)  # refused already; delete() names it, before any object is touched
                 elif key in found and self.target.owned.same(row.objects, found[key]):
                     held.append(row)
                 elif key in found:
@@ -119,11 +125,13 @@ class SqlRowTransaction:
         """Delete, uncommitted, the rows that match and name what was sealed; return those, and the renamed ones."""
         renamed: dict[Key, Named] = {}
         # A row may go by a cascade of the same batch before its own turn; what it named must be known by then.
-        before = self._look(list(sealed))
+        before = self._look(list(sealed)) if self.target.schema.cascades_into_itself else {}
         while True:
             self._undo = self.connection.begin_nested()
             asked = [key for key in sealed if key not in renamed]
-            erased = self._eraser.erase(asked, where=self.target.rows.predicate, values=self._values)
+            erased = self._eraser.erase(
+                asked, where=self.target.rows.predicate, values=self._values, where_decides=not self._undone
+            )
             for key in erased.absent:
                 if key in before and before[key][0]:
                     erased.deleted.add(key)
@@ -190,7 +198,10 @@ class SqlRowTransaction:
             return self._delete_again(rows) if self._fallback else self._delete_held(rows)
 
     def named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
-        """Return those objects that a row of the table still names, as this transaction sees it. Reads only."""
+        """Return those objects that a row of the table still names, as this transaction sees it. Reads only.
+
+        A row that another transaction has deleted without committing still counts.
+        """
         with translated(f"asking which objects {self.target.name} still names"):
             return named(self.connection, self.target.owned, refs)
 
@@ -208,8 +219,9 @@ class SqlRowTransaction:
         """Without locks: what :meth:`hold` deleted stands unless it was taken back, or fewer rows are asked for now."""
         asked = {row.key: row for row in rows}
         if self._undo is not None:
-            if asked.keys() == self._deleted:
-                return Deletion(tuple(rows), {}, self._touched)
+            refused = {key: self._blocked[key] for key in asked.keys() & self._blocked.keys()}
+            if asked.keys() == self._deleted | refused.keys():
+                return Deletion(tuple(row for row in rows if row.key not in refused), refused, self._touched)
             self._undo.rollback()
         _, renamed = self._delete_matching(asked)
         there = self._look([key for key in asked if key not in self._deleted])
@@ -233,22 +245,6 @@ class SqlRowTransaction:
                 f"The row changed while it could not be held, and was kept after its object(s) went: {why.detail}",
             )
         return why
-
-    def still_named(self, objects: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """Return those of these (bucket, key) pairs that a row names which is not deleted in this transaction.
-
-        A row that another transaction has deleted without committing still counts. Reads only.
-        """
-        found: set[tuple[str, str]] = set()
-        with translated(f"looking for other rows of {self.target.name} that name the same objects"):
-            for spot in self.target.owned.spots:
-                bucket = spot.keys.bucket
-                wanted = sorted(key for place, key in objects if place == bucket)
-                if wanted:
-                    clause = matching(spot.expression, wanted, self.connection.dialect)
-                    rows = self.connection.execute(select(spot.expression).where(clause).distinct())
-                    found.update((bucket, key) for (key,) in rows)
-        return frozenset(found) & frozenset(objects)
 
     def undo(self) -> None:
         """Take back every delete, to where :meth:`hold` ended.

@@ -30,7 +30,7 @@ from safedelete.core.item import Key
 from safedelete.core.plan import Cascade, CascadeAction, Count, Unknown
 from safedelete.errors import StoreError
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.cycles import count_by_walking, named_column
+from safedelete.sql.cycles import named_column, walk
 from safedelete.sql.schema import ForeignKey, Schema
 
 if TYPE_CHECKING:
@@ -162,25 +162,21 @@ def blast_radius(
     schema = target.schema
     radius = BlastRadius(schema, target.table, taken)
     found: list[Cascade] = []
-    if radius.cyclic:
-        numbers = count_by_walking(target, connection, taken, values)
-        for name in radius.doomed_tables():
-            rows = numbers if isinstance(numbers, Unknown) else numbers.get(name, 0)
-            found.append(Cascade(schema.display(name), "delete", rows, _via(radius.cascading, name)))
-    else:
-        found += [
-            Cascade(schema.display(name), "delete", count(radius.deleted(name)), _via(radius.cascading, name))
-            for name in radius.doomed_tables()
-        ]
+    walked = walk(target, connection, taken, values) if radius.cyclic else None
+    for name in radius.doomed_tables():
+        if walked is None:
+            rows: Count = count(radius.deleted(name))
+        else:
+            rows = walked if isinstance(walked, Unknown) else walked.deleted[name]
+        found.append(Cascade(schema.display(name), "delete", rows, _via(radius.cascading, name)))
     for fk in radius.reachable:
         if fk.action == "CASCADE":
             continue
-        child = schema.display(fk.child)
-        if radius.cyclic:
-            rows = Unknown("it hangs on a cascade that forms a cycle; the delete itself will tell")
-        else:
+        if walked is None:
             rows = count(radius.altered(fk) if fk.action in _ALTERS else radius.blocked(fk))
-        found.append(Cascade(child, _ALTERS.get(fk.action, "block"), rows, fk.name))
+        else:
+            rows = walked if isinstance(walked, Unknown) else walked.others[fk]
+        found.append(Cascade(schema.display(fk.child), _ALTERS.get(fk.action, "block"), rows, fk.name))
     notes = [
         f"{schema.display(fk.child)} ({', '.join(fk.columns)}) has no index: each row deleted from "
         f"{schema.display(fk.parent)} makes the database read all of {schema.display(fk.child)} ({fk.name})."

@@ -1,19 +1,21 @@
 """Follow cascades that form a cycle, a generation at a time, remembering every row seen.
 
-Only keys are held, and only up to a limit: beyond it the number is unknown rather than the memory gone.
+Only keys are held, and only up to a limit: beyond it the numbers are unknown rather than the memory gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, FromClause, MetaData, Table, column, select, tuple_
+from sqlalchemy import ColumnElement, Connection, FromClause, MetaData, Table, and_, column, select
 
 from safedelete.core.item import Key
-from safedelete.core.plan import Unknown
+from safedelete.core.plan import Count, Unknown
 from safedelete.sql.backends.base import TableName
 from safedelete.sql.keys import KeyColumns
+from safedelete.sql.schema import ForeignKey
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -23,83 +25,144 @@ MAX_SEEN: Final = 2_000_000
 """Most keys held at once, over all tables."""
 
 
-def count_by_walking(
+class _TooManyError(Exception):
+    """The walk was given up, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a walk found.
+
+    Attributes:
+        deleted: Rows that cascades delete, by table; the taken rows themselves are not counted.
+        others: By foreign key that does not cascade: rows it alters, or the planned rows that it holds.
+    """
+
+    deleted: Mapping[TableName, int]
+    others: Mapping[ForeignKey, Count]
+
+
+def walk(
     target: SqlRows, connection: Connection, taken: ColumnElement[bool], values: Mapping[str, Any]
-) -> Mapping[TableName, int] | Unknown:
-    """Count the rows that cascades delete, by table; the taken rows themselves are not counted. Reads only."""
-    schema = target.schema
-    cascading = [fk for fk in schema.reachable(schema.table) if fk.action == "CASCADE"]
-    tables: dict[TableName, Table] = {schema.table: target.table}
-    metadata = MetaData()
-    for fk in cascading:
-        if fk.child not in tables:
-            space, plain = fk.child
-            tables[fk.child] = Table(
-                plain,
-                metadata,
-                schema=None if space == schema.default else space,
-                autoload_with=connection,
-                resolve_fks=False,
+) -> Walked | Unknown:
+    """Count what goes along with the taken rows. Reads only."""
+    try:
+        walker = _Walker(target, connection)
+        planned = walker.follow(taken, values)
+        own = target.schema.table
+        deleted = {name: len(found) - (planned if name == own else 0) for name, found in walker.seen.items()}
+        others = {fk: walker.other(fk) for fk in walker.reachable if fk.action != "CASCADE"}
+    except _TooManyError as error:
+        return Unknown(str(error))
+    return Walked(deleted, others)
+
+
+class _Walker:
+    def __init__(self, target: SqlRows, connection: Connection) -> None:
+        self.target = target
+        self.schema = target.schema
+        self.connection = connection
+        self.reachable = self.schema.reachable(self.schema.table)
+        self.cascading = [fk for fk in self.reachable if fk.action == "CASCADE"]
+        self.tables: dict[TableName, Table] = {self.schema.table: target.table}
+        metadata = MetaData()
+        for fk in self.reachable:
+            if fk.child not in self.tables:
+                space, plain = fk.child
+                shown = None if space == self.schema.default else space
+                self.tables[fk.child] = Table(
+                    plain, metadata, schema=shown, autoload_with=connection, resolve_fks=False
+                )
+        self.keys = {name: KeyColumns(table, connection.dialect) for name, table in self.tables.items()}
+        without = [self.schema.display(name) for name, columns in self.keys.items() if not len(columns)]
+        if without:
+            raise _TooManyError(f"{', '.join(without)} has no primary key to follow a cyclic cascade by")
+        self.seen: dict[TableName, set[Key]] = {name: set() for name in self._doomed()}
+
+    def follow(self, taken: ColumnElement[bool], values: Mapping[str, Any]) -> int:
+        """Fill ``seen``; return the number of taken rows."""
+        planned = 0
+        todo: list[tuple[TableName, list[Key]]] = []
+        own = self.schema.table
+        for page in self._pages(taken, values):
+            planned += len(page)
+            self._remember(own, page)
+            todo.append((own, page))
+        while todo:
+            name, page = todo.pop()
+            for fk in self.cascading:
+                if fk.parent == name:
+                    children = {child for _, child in self._pairs(fk, page)}
+                    fresh = list(children - self.seen[fk.child])
+                    self._remember(fk.child, fresh)
+                    todo += [(fk.child, part) for part in _parts(fresh)]
+        return planned
+
+    def other(self, fk: ForeignKey) -> Count:
+        """Count the rows that a foreign key alters, or the planned rows that it holds."""
+        doomed_children = self.seen.get(fk.child, set())
+        spared: set[Key] = set()
+        held: set[Key] = set()
+        for part in _parts(list(self.seen[fk.parent])):
+            for parent, child in self._pairs(fk, part):
+                if child not in doomed_children:
+                    spared.add(child)
+                    held.add(parent)
+        if fk.action in {"SET NULL", "SET DEFAULT"}:
+            return len(spared)
+        if held and (fk.parent != self.schema.table or self.schema.cascades_into_itself):
+            return Unknown("what it holds hangs on a cascade that forms a cycle; the delete itself will tell")
+        return len(held)
+
+    def _pairs(self, fk: ForeignKey, parents: list[Key]) -> Iterator[tuple[Key, Key]]:
+        """Yield (parent key, child key) for every child of these parents."""
+        parent = self.tables[fk.parent].alias("sd_parent")
+        child = self.tables[fk.child].alias("sd_child")
+        parent_keys = KeyColumns(self.tables[fk.parent], self.connection.dialect, parent)
+        child_keys = KeyColumns(self.tables[fk.child], self.connection.dialect, child)
+        joined = and_(
+            *(
+                named_column(parent, up) == named_column(child, down)
+                for up, down in zip(fk.referred, fk.columns, strict=True)
             )
-    keys = {name: KeyColumns(table, connection.dialect) for name, table in tables.items()}
-    without = [schema.display(name) for name, columns in keys.items() if not len(columns)]
-    if without:
-        return Unknown(f"{', '.join(without)} has no primary key to follow a cyclic cascade by")
-    seen: dict[TableName, set[Key]] = {name: set() for name in tables}
-    planned = 0
-    todo: list[tuple[TableName, list[Key]]] = []
-    for page in _pages(connection, keys[schema.table], taken, values):
-        planned += len(page)
-        seen[schema.table].update(page)
-        if sum(map(len, seen.values())) > MAX_SEEN:
-            return Unknown(f"a cyclic cascade reaches more than {MAX_SEEN:,} rows")
-        todo.append((schema.table, page))
-    while todo:
-        name, page = todo.pop()
-        for fk in cascading:
-            if fk.parent != name:
-                continue
-            parent, child = tables[name], tables[fk.child]
-            gone = (
-                select(*(named_column(parent, c) for c in fk.referred))
-                .where(keys[name].match(page))
-                .correlate(None)
-            )
-            columns = [named_column(child, c) for c in fk.columns]
-            source: Any = columns[0] if len(columns) == 1 else tuple_(*columns)
-            alias_free = gone if parent is not child else _aliased(parent, keys[name], fk.referred, page)
-            statement = select(*keys[fk.child].selected()).where(source.in_(alias_free))
-            found = {keys[fk.child].read(row) for row in connection.execute(statement)}
-            fresh = list(found - seen[fk.child])
-            seen[fk.child].update(fresh)
-            if sum(map(len, seen.values())) > MAX_SEEN:
-                return Unknown(f"a cyclic cascade reaches more than {MAX_SEEN:,} rows")
-            todo += [(fk.child, fresh[i : i + PAGE]) for i in range(0, len(fresh), PAGE)]
-    return {name: len(found) - (planned if name == schema.table else 0) for name, found in seen.items()}
+        )
+        width = len(parent_keys)
+        statement = select(*parent_keys.raw(), *child_keys.raw()).where(joined, parent_keys.match(parents))
+        for row in self.connection.execute(statement):
+            yield parent_keys.read(row[:width]), child_keys.read(row[width:])
+
+    def _doomed(self) -> list[TableName]:
+        return list(dict.fromkeys([self.schema.table, *(fk.child for fk in self.cascading)]))
+
+    def _remember(self, name: TableName, keys: list[Key]) -> None:
+        self.seen[name].update(keys)
+        if sum(map(len, self.seen.values())) > MAX_SEEN:
+            raise _TooManyError(f"a cyclic cascade reaches more than {MAX_SEEN:,} rows")
+
+    def _pages(self, taken: ColumnElement[bool], values: Mapping[str, Any]) -> Iterator[list[Key]]:
+        keys = self.keys[self.schema.table]
+        last: Key | None = None
+        while True:
+            statement = select(*keys.selected()).where(taken).order_by(*keys.order()).limit(PAGE)
+            if last is not None:
+                statement = statement.where(keys.after(last))
+            page = [keys.read(row) for row in self.connection.execute(statement, values)]
+            if page:
+                last = page[-1]
+                yield page
+            if len(page) < PAGE:
+                return
 
 
 def named_column(source: FromClause, name: str) -> ColumnElement[Any]:
     """Return a column by its name in the database, also where the model leaves it out."""
-    return next((c for c in source.c if c.name == name), column(name))
+    for found in source.c:
+        if found.name == name:
+            return found
+    bare: ColumnElement[Any] = column(name, _selectable=source)
+    return bare
 
 
-def _aliased(table: Table, keys: KeyColumns, referred: tuple[str, ...], page: list[Key]) -> Any:
-    # The parent and the child are one table: a subquery of its own keeps the two apart.
-    inner = select(*(named_column(table, c) for c in referred)).where(keys.match(page)).correlate(None)
-    return select(inner.subquery())
-
-
-def _pages(
-    connection: Connection, keys: KeyColumns, taken: ColumnElement[bool], values: Mapping[str, Any]
-) -> Iterator[list[Key]]:
-    last: Key | None = None
-    while True:
-        statement = select(*keys.selected()).where(taken).order_by(*keys.order()).limit(PAGE)
-        if last is not None:
-            statement = statement.where(keys.after(last))
-        page = [keys.read(row) for row in connection.execute(statement, values)]
-        if page:
-            last = page[-1]
-            yield page
-        if len(page) < PAGE:
-            return
+def _parts(keys: list[Key]) -> Iterator[list[Key]]:
+    for start in range(0, len(keys), PAGE):
+        yield keys[start : start + PAGE]

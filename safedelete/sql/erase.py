@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.item import Key
-from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome
+from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql.failures import Cause, Failure, words
 from safedelete.sql.owned import Named
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 8
 """Most times that refused rows are tried again because others went in between."""
+
+RANGE_FROM: Final = 100
+"""Fewest keys that are worth trying as a range."""
+DENSITY: Final = 4
+"""Most keys of a range for each key asked for; a wider range reads too much that stays."""
 
 KEPT: Final = ItemOutcome(
     Outcome.FAILED,
@@ -62,13 +67,22 @@ class Eraser:
         self._returning = self._backend.returns(connection)
         self._touched = Touched(connection, target)
 
-    def erase(self, keys: Sequence[Key], *, where: ColumnElement[bool], values: Mapping[str, Any]) -> Erased:
+    def erase(
+        self,
+        keys: Sequence[Key],
+        *,
+        where: ColumnElement[bool],
+        values: Mapping[str, Any],
+        where_decides: bool = False,
+    ) -> Erased:
         """Delete these rows as far as they match and nothing refuses. Deletes, uncommitted.
 
         Args:
             keys: Which rows.
             where: What they must match as well.
             values: The parameters of ``where``.
+            where_decides: Whether ``where`` alone is likely to find just these rows within the range of their keys, so
+                that the range may be tried first.
 
         Raises:
             DBAPIError: The failure is not a matter of single rows; nothing of this call stands.
@@ -76,6 +90,8 @@ class Eraser:
         self._touched.start()
         done = Erased()
         todo = sorted_keys(keys)
+        if where_decides and self._as_range(todo, where, values, done):
+            todo = []
         for _ in range(ROUNDS):
             before = len(done.deleted)
             refused = self._halve(todo, where, values, done)
@@ -94,6 +110,19 @@ class Eraser:
             self._touched.vanished(len(done.absent))
         done.touched = self._touched.result()
         return done
+
+    def _as_range(
+        self, keys: Sequence[Key], where: ColumnElement[bool], values: Mapping[str, Any], done: Erased
+    ) -> bool:
+        """Try the whole batch as one range of keys, which reads the index in order; say whether it stands.
+
+        A range takes whatever matches within it, planned or not. Only when every returned key was asked for does it
+        stand; a single stranger takes all of it back.
+        """
+        if not self._returning or len(keys) < RANGE_FROM or not _dense(keys):
+            return False
+        clause = self.target.keys.between(keys[0], keys[-1])
+        return self._attempt(keys, where, values, done, clause=clause) is None
 
     def _halve(
         self, keys: Sequence[Key], where: ColumnElement[bool], values: Mapping[str, Any], done: Erased
@@ -116,13 +145,24 @@ class Eraser:
         return refused
 
     def _attempt(
-        self, keys: Sequence[Key], where: ColumnElement[bool], values: Mapping[str, Any], done: Erased
+        self,
+        keys: Sequence[Key],
+        where: ColumnElement[bool],
+        values: Mapping[str, Any],
+        done: Erased,
+        *,
+        clause: ColumnElement[bool] | None = None,
     ) -> Failure | None:
-        statement = delete(self.target.table).where(self.target.keys.match(keys), where)
+        which = self.target.keys.match(keys) if clause is None else clause
+        statement = delete(self.target.table).where(which, where)
         self._touched.before(keys)
         savepoint = self.connection.begin_nested()
         try:
             returned = self._run(statement, keys, values)
+            if clause is not None and not returned.keys() <= set(keys):
+                raise _RefusedError(
+                    Failure(Cause.REFUSED, "range", "rows that were not planned match as well")
+                )
             self._touched.check()
         except (DBAPIError, _RefusedError) as error:
             failure = error.failure if isinstance(error, _RefusedError) else self._backend.failure(error)
@@ -195,11 +235,18 @@ def sorted_keys(keys: Collection[Key]) -> list[Key]:
         return list(keys)
 
 
+def _dense(keys: Sequence[Key]) -> bool:
+    first, last = keys[0], keys[-1]
+    if len(first) != 1 or type(first[0]) is not int or type(last[0]) is not int:
+        return False
+    return 0 <= last[0] - first[0] < DENSITY * len(keys)
+
+
 def _outcome(failure: Failure) -> ItemOutcome:
     said = f"{failure.words} [{failure.code}]" if failure.code else failure.words
     match failure.cause:
         case Cause.REFERENCED:
-            return ItemOutcome(Outcome.BLOCKED, "referenced", said)
+            return ItemOutcome(Outcome.BLOCKED, REFERENCED, said)
         case Cause.LOCKED:
             return ItemOutcome(Outcome.BLOCKED, LOCKED, said)
         case Cause.EATEN:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Dialect,
+    FromClause,
     Integer,
     String,
     Table,
@@ -39,11 +40,20 @@ _JSON_SAFE: Final = (int, str)
 
 
 class KeyColumns:
-    """The primary key of one table on one dialect."""
+    """The primary key of one table on one dialect.
 
-    def __init__(self, table: Table, dialect: Dialect) -> None:
+    Args:
+        table: The table.
+        dialect: The dialect.
+        source: An alias of the table to read the columns from, where it stands beside itself.
+    """
+
+    def __init__(self, table: Table, dialect: Dialect, source: FromClause | None = None) -> None:
         self.dialect = dialect
-        self.columns: tuple[ColumnElement[Any], ...] = tuple(table.primary_key.columns)
+        found = table if source is None else source
+        self.columns: tuple[ColumnElement[Any], ...] = tuple(
+            found.c[c.key] for c in table.primary_key.columns
+        )
         self.names = tuple(c.name for c in table.primary_key.columns)
         self.types = tuple(storage_type(c.type, dialect) for c in self.columns)
         self._raw = tuple(type_coerce(c, t) for c, t in zip(self.columns, self.types, strict=True))
@@ -54,6 +64,10 @@ class KeyColumns:
     def selected(self) -> list[ColumnElement[Any]]:
         """Return what to SELECT or to RETURN for :meth:`read`."""
         return [c.label(f"sd_key_{i}") for i, c in enumerate(self._raw)]
+
+    def raw(self) -> tuple[ColumnElement[Any], ...]:
+        """Return the columns in their storage types, without labels."""
+        return self._raw
 
     def read(self, row: Sequence[Any]) -> Key:
         """Return the key at the start of a row.
@@ -95,6 +109,11 @@ class KeyColumns:
             leading < literal(value, leading.type),
             and_(leading == literal(value, leading.type), ~self.after(key)),
         )
+
+    def between(self, first: Key, last: Key) -> ColumnElement[bool]:
+        """Match every key from the first to the last, both included; single-column keys only."""
+        low, high = (literal(key[0], self.types[0]) for key in (first, last))
+        return self.columns[0].between(low, high)
 
     def match(self, keys: Sequence[Key]) -> ColumnElement[bool]:
         """Match exactly these keys.

@@ -46,6 +46,11 @@ class SqlProber:
         """
         del sample
         target = self.target
+        readable = self._try(f"SELECT on {target.name}", "SELECT", self._select, as_of)
+        if readable.verdict is Verdict.DENIED and target.database.backend.name == "mysql":
+            return [
+                readable
+            ]  # without SELECT the schema hides the columns, which would then seem to be missing
         try:
             target.__dict__.pop("schema", None)
             target.schema.require(target.rows)
@@ -58,7 +63,7 @@ class SqlProber:
                 catalog = PostgresCatalog(connection, target)
                 found += catalog.proofs()
                 may_run_delete = not catalog.fires_on_nothing
-        found.append(self._try(f"SELECT on {target.name}", "SELECT", self._select, as_of))
+        found.append(readable)
         if may_run_delete:
             found.append(self._try(f"DELETE on {target.name}", "DELETE", self._delete, as_of))
         if target.database.backend.name == "sqlite":

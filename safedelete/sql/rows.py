@@ -119,6 +119,8 @@ class SqlRows:
             BusyError: Another writer holds the database (SQLite).
             StoreError: The database does not answer.
         """
+        # Known before, so that no batch holds rows while the schema is read.
+        _ = self.schema, self.database.identity
         return SqlRowTransaction(self, as_of)
 
     def present(self, keys: Sequence[Key]) -> Collection[Key]:

@@ -103,7 +103,7 @@ class Schema:
         if missing:
             raise ConfigError(
                 f"Rows({rows.name}): the table has no column {', '.join(missing)}.",
-                hint="The model and the database disagree; run the migrations, or correct the model.",
+                hint="Run the migrations, correct the model, or grant SELECT: MariaDB hides columns that may not be read.",
             )
 
     def is_unique(self, expression: ColumnElement[Any]) -> bool:
@@ -131,6 +131,11 @@ class Schema:
                     seen.add(fk.child)
                     todo.append(fk.child)
         return found
+
+    @property
+    def cascades_into_itself(self) -> bool:
+        """Whether deleting one row of the target may delete another."""
+        return any(fk.child == self.table and fk.action == "CASCADE" for fk in self.reachable(self.table))
 
     def display(self, table: TableName) -> str:
         """Return a table's name as plans and findings use it: with its schema unless it is the default one."""

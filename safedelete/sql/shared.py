@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from safedelete.core.item import ObjectRef
+from safedelete.sql.keys import matching
 from safedelete.sql.owned import OwnedObjects
 
 CHUNK: Final = 1_000
@@ -26,7 +27,7 @@ def named(connection: Connection, owned: OwnedObjects, refs: Sequence[ObjectRef]
     for spot in owned.spots:
         keys = sorted({ref.key for ref in refs if ref.bucket == spot.keys.bucket})
         for start in range(0, len(keys), CHUNK):
-            wanted = spot.expression.in_(keys[start : start + CHUNK])
+            wanted = matching(spot.expression, keys[start : start + CHUNK], connection.dialect)
             answer = connection.execute(select(spot.expression).where(wanted).distinct())
             found.update((spot.keys.bucket, key) for key in answer.scalars())
     return [ref for ref in refs if (ref.bucket, ref.key) in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SAMPLE: Final = 5
 SMALL_TABLE: Final = 50_000
 """Rows up to which a time column without an index is still counted day by day."""
+DAYS_AT_ONCE: Final = 30
+"""Days counted by one statement, each by its own range of the index."""
 DAY: Final = timedelta(days=1)
 
 
@@ -64,7 +66,8 @@ class Survey:
             bytes=size,
             nulls=self._nulls(),
             ageless=self._ageless(),
-            late=None if since is None else self._late(since),
+            # Without a time test there is no "then" that could have left none.
+            late=None if since is None or not self.target.time_tests else self._late(since),
             cutoff=cutoff,
             period=None if cutoff is None else self.as_of - cutoff,
             cascades=cascades,
@@ -91,9 +94,15 @@ class Survey:
 
     def scalar(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Any:
         """Return the first value of the first row, or an ``Unknown``."""
+        row = self._row(statement, values)
+        return row if isinstance(row, Unknown) else row[0]
+
+    def _row(
+        self, statement: Select[Any], values: Mapping[str, Any] | None = None
+    ) -> Sequence[Any] | Unknown:
         try:
             with self.target.database.reading(self.connection):
-                return self.connection.execute(statement, values or self.values).scalar_one_or_none()
+                return self.connection.execute(statement, values or self.values).one()
         except SQLAlchemyError as error:
             if lost(error):
                 raise StoreError(
@@ -180,12 +189,13 @@ class Survey:
         if isinstance(older, Unknown):
             return older
         days: list[tuple[int, int]] = []
-        for day in range(-empty.back, empty.ahead):
-            number = self.count(self._number(and_(where, test.left >= at(day), test.left < at(day + 1))))
-            if isinstance(number, Unknown):
-                return number
-            if number:
-                days.append((day, number))
+        for start in range(-empty.back, empty.ahead, DAYS_AT_ONCE):
+            span = range(start, min(start + DAYS_AT_ONCE, empty.ahead))
+            ranges = [and_(where, test.left >= at(day), test.left < at(day + 1)) for day in span]
+            numbers = self._row(select(*(self._number(r).scalar_subquery() for r in ranges)))
+            if isinstance(numbers, Unknown):
+                return numbers
+            days += [(day, int(number)) for day, number in zip(span, numbers, strict=True) if number]
         return AgeProfile(tuple(days), older, empty.back, empty.ahead)
 
     def _objects(self) -> tuple[Count, Count | None, Count]:

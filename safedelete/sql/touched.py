@@ -78,7 +78,7 @@ class Touched:
         now = self._backend.changes(self.connection)
         if now is not None and self._changes is not None:
             rest = now - self._changes - deleted - sum(self._counted.values())
-            if rest > 0 and self._cascades_into_itself():
+            if rest > 0 and self.target.schema.cascades_into_itself:
                 # A row of this very batch that a cascade took before its own turn is not returned.
                 vanished = min(rest, self._asked - deleted)
                 self._sum[mine] += vanished
@@ -93,7 +93,7 @@ class Touched:
             rows
             and not self._backend.names_touched
             and self._changes is None
-            and self._cascades_into_itself()
+            and self.target.schema.cascades_into_itself
         ):
             self._sum[self.target.name] += rows
 
@@ -139,10 +139,6 @@ class Touched:
             )
             found.update(tuple(row) for row in rows)
         return frozenset(found)
-
-    def _cascades_into_itself(self) -> bool:
-        own = self.target.schema.table
-        return any(fk.child == own and fk.action == "CASCADE" for fk in self.target.schema.reachable(own))
 
     def _deferred(self) -> list[ForeignKey]:
         return [fk for fk in self.target.schema.reachable(self.target.schema.table) if fk.deferred]

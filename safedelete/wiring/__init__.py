@@ -5,6 +5,7 @@ only calls them.
 """
 
 from safedelete.wiring.connect import buckets_of, cancel_statements
+from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.verbs import (
     approve,
@@ -30,6 +31,7 @@ __all__ = [
     "history",
     "init",
     "init_sql",
+    "lint_jobs",
     "owner_of",
     "plan",
     "run",

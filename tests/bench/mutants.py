@@ -22,7 +22,9 @@ from pathlib import Path
 import pytest
 
 MODULES = ("guard", "look", "fixed", "lookahead", "volume", "baseline")
-TESTS = [f"tests/unit/core/test_guard_{n}.py" for n in ("fixed", "lookahead", "volume", "approval", "say")]
+TESTS = [
+    f"tests/unit/core/test_guard_{n}.py" for n in ("exact", "fixed", "lookahead", "volume", "approval", "say")
+]
 SECONDS = 60
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -70,12 +72,9 @@ def mutants(source: str) -> Iterator[tuple[int, str, ast.Module]]:
         for i in (range(len(value)) if isinstance(value, list) else [None])
         if isinstance(value[i] if i is not None else value, ast.AST)
     ]
-    quiet = {
-        id(n)
-        for a in ast.walk(tree)
-        if isinstance(a, ast.arg | ast.AnnAssign)
-        for n in ast.walk(a.annotation or a)
-    }
+    notes = [a.annotation for a in ast.walk(tree) if isinstance(a, ast.arg | ast.AnnAssign) and a.annotation]
+    notes += [f.returns for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.returns]
+    quiet = {id(n) for note in notes for n in ast.walk(note)}
     for parent, field, i in places:
         holder = getattr(parent, field)
         node = holder[i] if i is not None else holder

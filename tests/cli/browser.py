@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,13 @@ from typing import Any
 from tests.backends import cannot_be_had
 
 PATIENCE = 60.0
+
+PLACE = """
+import os, sys
+for found, wanted in zip(map(int, sys.argv[1:3]), (3, 4)):
+    os.dup2(found, wanted)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -115,7 +124,9 @@ def browser(home: Path) -> Iterator[Browser]:
         cannot_be_had("There is no Chromium on this machine (Debian's package is called chromium).")
     to_child, to = os.pipe()
     back, from_child = os.pipe()
-    script = f'exec "$0" "$@" 3<&{to_child} 4>&{from_child}'
+    # Chromium wants the pipe as descriptors 3 and 4: a program in between puts it there.
+    ours = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (to_child, from_child)]
+    wrapper = [sys.executable, "-c", PLACE, *map(str, ours)]
     arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -131,15 +142,15 @@ def browser(home: Path) -> Iterator[Browser]:
     ]
     with (home / "chromium.log").open("wb") as log:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", script, program, *arguments],
+            [*wrapper, program, *arguments],
             env=os.environ | {"HOME": str(home)},
-            pass_fds=(to_child, from_child),
+            pass_fds=ours,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
-    os.close(to_child)
-    os.close(from_child)
+    for fd in (to_child, from_child, *ours):
+        os.close(fd)
     try:
         page = Browser(to, back)
         page.open()

@@ -84,10 +84,11 @@ def accepted(record: RunRecord, reason: str) -> RunRecord:
     assert record.plan is not None
     assert isinstance(record.decision, Refused)
     at = record.started_at
+    refusal = decide(record.plan, Guard(), [])
     approval = Approval(
         run=record.run,
         digest=record.plan.digest or "",
-        codes=tuple(f.code for f in record.decision.findings if f.severity == "refuse"),
+        codes=tuple(f.code for f in refusal.findings if f.severity == "refuse"),
         reason=reason,
         who="ann@desk",
         at=at,

@@ -64,7 +64,9 @@ def test_show_without_items_lists_those_that_stayed(world: World) -> None:
 
 def test_check_lists_every_permission(world: World) -> None:
     jobs = world.ready()
-    (document,) = world.cli("check", jobs, "--json", expect=0).document
+    whole = world.cli("check", jobs, "--json", expect=0).document
+    (document,) = whole["permissions"]
+    assert all(finding["code"].startswith("SD4") for finding in whole["lint"])
     subjects = {proof["subject"] for proof in document["permissions"]}
     assert any(subject.startswith("s3:DeleteObject") for subject in subjects)
     assert any("safedelete_batch" in subject for subject in subjects)

@@ -60,8 +60,8 @@ class Nights:
 
     def fill(self, days: int = RETENTION + 1, each: int = A_NIGHT) -> None:
         """Write some rows for every day up to now: the oldest day is due tonight."""
-        start = self.began - timedelta(days=days, minutes=5)
         step = timedelta(days=1) / each
+        start = self.began - timedelta(days=days) + step / 2
         self.add([start + number * step for number in range(days * each)])
 
     def add(self, times: list[datetime]) -> None:

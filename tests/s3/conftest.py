@@ -8,33 +8,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from safedelete.testing.servers import Moto, SeaweedFS, ServerUnavailableError, StubS3
+from safedelete.testing.servers import Moto, SeaweedFS, StubS3
+from tests.backends import started
 from tests.s3.support import FakeClock
 
 
-def _or_skip(start: type[SeaweedFS | Moto]) -> SeaweedFS | Moto:
-    try:
-        return start().start()
-    except ServerUnavailableError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session")
-def weed() -> Iterator[SeaweedFS]:
-    server = _or_skip(SeaweedFS)
-    assert isinstance(server, SeaweedFS)
-    yield server
-    server.stop()
+def weed(seaweed: object) -> Iterator[SeaweedFS]:
+    """The suite's SeaweedFS; one that was given from outside lacks the identities, so a private one is started then."""
+    if isinstance(seaweed, SeaweedFS):
+        yield seaweed
+        return
+    with started(SeaweedFS) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[Moto]:
-    server = _or_skip(Moto)
-    assert isinstance(server, Moto)
-    yield server
-    server.stop()
+    with started(Moto) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -443,3 +443,20 @@ def test_an_unreachable_endpoint_leaves_each_key_unknown() -> None:
     outcomes = delete_objects(client, "b", refs("b", "a"), gate=Gate(), clock=FakeClock(), effort=QUICK)
     ((state, code, _),) = outcomes.values()
     assert (state, code) == (Outcome.UNKNOWN, "EndpointConnectionError")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "ExpiredToken"), (405, "MethodNotAllowed"), (301, "PermanentRedirect"), (501, "NotImplemented")],
+)
+def test_what_goes_wrong_in_the_middle_leaves_the_rest_failed_and_is_not_asked_again(
+    stub: StubS3, status: int, code: str
+) -> None:
+    for key in "abcd":
+        stub.put("lies", key)
+    stub.script(None)
+    stub.always(refusing(status, code))
+    outcomes = run(stub, refs("lies", *"abcd"), effort=Effort(chunk=2, attempts=4, pause=0.0))
+    assert states(outcomes) == {"a": "deleted", "b": "deleted", "c": "failed", "d": "failed"}
+    assert {o.code for o in outcomes.values()} == {"", code}
+    assert stub.keys("lies") == {"c", "d"}

@@ -196,3 +196,41 @@ def test_a_version_listing_without_a_key_marker_is_an_error() -> None:
     client: Any = Pages({"IsTruncated": True, "Versions": [version("a", 1)]})
     with pytest.raises(StoreError, match="no key marker"):
         list(list_versions(client, "b", ""))
+
+
+def test_keys_are_decoded_as_aws_encodes_them() -> None:
+    """AWS writes a space as a plus sign, and a plus sign as %2B."""
+    from safedelete.s3.fastlist import _take_contents
+
+    body = (
+        b"<ListBucketResult><IsTruncated>false</IsTruncated><EncodingType>url</EncodingType><Contents>"
+        b"<Key>a+b%2Bc%01d</Key><Size>7</Size><ETag>&quot;e&quot;</ETag><Owner><ID>x</ID></Owner>"
+        b"<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents></ListBucketResult>"
+    )
+    response: dict[str, Any] = {"status_code": 200, "body": body}
+    found: dict[str, Any] = {}
+    _take_contents(response, found)
+    assert found["Contents"] == [
+        {"Key": "a b+c\x01d", "Size": 7, "ETag": '"e"', "LastModified": "2026-01-01T00:00:00.000Z"}
+    ]
+    assert b"EncodingType" not in response["body"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<ListBucketResult><Contents><Key>a</Key>",
+        b"<!DOCTYPE x><ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+        b"<Error><Code>SlowDown</Code></Error>",
+        b"<ListBucketResult><CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes></ListBucketResult>",
+        b"<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+    ],
+)
+def test_what_the_fast_way_does_not_understand_it_leaves_alone(body: bytes) -> None:
+    from safedelete.s3.fastlist import _take_contents
+
+    response: dict[str, Any] = {"status_code": 200, "body": body}
+    found: dict[str, Any] = {}
+    _take_contents(response, found)
+    assert response["body"] == body
+    assert not found

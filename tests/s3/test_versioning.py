@@ -69,7 +69,13 @@ def test_what_may_not_be_read_is_unknown(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(
-    "bucket", [Bucket("NoSuchBucket"), Bucket("InternalError"), Bucket(ON, lock="InternalError")]
+    "bucket",
+    [
+        Bucket("NoSuchBucket"),
+        Bucket("InternalError"),
+        Bucket("MethodNotAllowed"),
+        Bucket(ON, lock="InternalError"),
+    ],
 )
 def test_what_fails_is_an_error(bucket: Bucket) -> None:
     with pytest.raises(StoreError):

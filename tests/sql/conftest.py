@@ -52,7 +52,7 @@ class Server:
                 spelt = (
                     statement.replace(" timestamp", " datetime(6)") if self.kind == "mariadb" else statement
                 )
-                connection.exec_driver_sql(spelt)
+                connection.exec_driver_sql(spelt if self.kind == "sqlite" else spelt.replace("%", "%%"))
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with self.admin.connect() as connection:
@@ -70,7 +70,10 @@ class Server:
         name = f"r_{uuid.uuid4().hex[:10]}"
         self.roles.append(name)
         if self.kind == "mariadb":
-            self.sql(f"CREATE USER '{name}'@'%'", *(f"{grant} TO '{name}'@'%'" for grant in grants))
+            self.sql(
+                f"CREATE USER '{name}'@'%' IDENTIFIED BY '{self.url.password}'",
+                *(f"{grant} TO '{name}'@'%'" for grant in grants),
+            )
             return name
         self.sql(f"CREATE ROLE {name} LOGIN", *(f"{grant} TO {name}" for grant in grants))
         return name

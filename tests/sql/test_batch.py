@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 
-from safedelete import Rows, S3Keys, past
-from safedelete.core.item import SealedRow
-from safedelete.core.outcome import DANGLING, LOCKED, Outcome
+from safedelete import Rows, past
+from safedelete.core.item import ObjectRef
+from safedelete.core.outcome import LOCKED, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql import SqlRows
+from tests.sql.acts import children, fill, ids, left, sealed, target
 from tests.sql.conftest import AS_OF, Server, aged
-
-
-def target(
-    server: Server, uploads: sa.Table, role: str | None = None, *, owns: bool = True, **options: Any
-) -> SqlRows:
-    rows = Rows(
-        uploads,
-        past(uploads.c.expires_at),
-        uploads.c.hold.is_(False),
-        owns=S3Keys("acme-uploads", uploads.c.s3_key) if owns else None,
-        **options,
-    )
-    return SqlRows(rows, server.open(role))
-
-
-def fill(server: Server, uploads: sa.Table, count: int) -> None:
-    server.create(uploads)
-    server.insert(
-        uploads,
-        *({"id": i, "expires_at": aged(count - i + 1), "s3_key": f"k/{i}"} for i in range(1, count + 1)),
-    )
-
-
-def sealed(rows: SqlRows, batch: int = 1000) -> list[SealedRow]:
-    return [row for page in rows.scan(AS_OF, batch=batch, portion=None) for row in page]
-
-
-def ids(rows: Sequence[SealedRow]) -> list[int]:
-    return [row.key[0] for row in rows]
-
-
-def left(server: Server) -> list[int]:
-    return [row[0] for row in server.rows("SELECT id FROM uploads ORDER BY id")]
 
 
 def test_what_is_held_is_deleted_and_committed(server: Server, uploads: sa.Table) -> None:
@@ -162,14 +127,6 @@ def test_only_held_rows_can_be_deleted(server: Server, uploads: sa.Table) -> Non
         batch.delete(plan)
     batch.rollback()
     assert left(server) == [1, 2, 3]
-
-
-def children(server: Server, action: str) -> None:
-    server.sql(
-        f"CREATE TABLE notes (id integer PRIMARY KEY, upload_id bigint REFERENCES uploads (id) {action})",
-        "CREATE INDEX notes_upload ON notes (upload_id)",
-        "INSERT INTO notes VALUES (1, 2), (2, 2), (3, 4)",
-    )
 
 
 @pytest.mark.parametrize("action", ["", "ON DELETE RESTRICT", "DEFERRABLE INITIALLY DEFERRED"])
@@ -416,84 +373,20 @@ def test_row_level_security_raises_instead_of_skipping(pg: Server, uploads: sa.T
     assert left(pg) == [1, 2, 3]
 
 
-class TestWithoutTheRightToLock:
-    """The role has SELECT and DELETE only, so rows are held by deleting them uncommitted."""
-
-    GRANT = "GRANT SELECT, DELETE ON uploads"
-
-    def test_rows_are_held_and_deleted(self, pg: Server, uploads: sa.Table) -> None:
-        fill(pg, uploads, 4)
-        rows = target(pg, uploads, pg.role(self.GRANT))
-        batch = rows.begin(AS_OF)
-        held = batch.hold(sealed(rows))
-        with pg.admin.begin() as other:
-            assert other.exec_driver_sql("SELECT 1 FROM uploads FOR UPDATE SKIP LOCKED").all() == []
-        done = batch.delete(held.rows)
-        assert (ids(done.rows), done.touched) == ([1, 2, 3, 4], {"uploads": 4})
-        batch.commit()
-        assert left(pg) == []
-
-    def test_changed_renamed_and_gone_rows_are_put_back_and_named(
-        self, pg: Server, uploads: sa.Table
-    ) -> None:
-        fill(pg, uploads, 5)
-        rows = target(pg, uploads, pg.role(self.GRANT))
-        plan = sealed(rows)
-        pg.sql(
-            "UPDATE uploads SET hold = true WHERE id = 1",
-            "UPDATE uploads SET s3_key = 'other' WHERE id = 2",
-            "DELETE FROM uploads WHERE id = 3",
-        )
-        batch = rows.begin(AS_OF)
-        held = batch.hold(plan)
-        assert ids(held.rows) == [4, 5]
-        assert {k[0]: o.state for k, o in held.missing.items()} == {
-            1: Outcome.CHANGED,
-            2: Outcome.CHANGED,
-            3: Outcome.GONE,
-        }
-        assert held.named[(2,)] == {("acme-uploads", "other")}
-        assert batch.delete(held.rows).touched == {"uploads": 2}
-        batch.commit()
-        assert left(pg) == [1, 2]
-
-    def test_locked_row_is_blocked(self, pg: Server, uploads: sa.Table) -> None:
-        fill(pg, uploads, 4)
-        rows = target(pg, uploads, pg.role(self.GRANT))
-        plan = sealed(rows)
-        with pg.admin.begin() as other:
-            other.exec_driver_sql("SELECT 1 FROM uploads WHERE id = 2 FOR UPDATE")
-            batch = rows.begin(AS_OF)
-            held = batch.hold(plan)
-            assert ids(held.rows) == [1, 3, 4]
-            assert held.missing[(2,)].code == LOCKED
-            batch.delete(held.rows)
-            batch.commit()
-        assert left(pg) == [2]
-
-    def test_referenced_row_is_known_before_any_object_goes(self, pg: Server, uploads: sa.Table) -> None:
-        fill(pg, uploads, 4)
-        children(pg, "DEFERRABLE INITIALLY DEFERRED")
-        rows = target(pg, uploads, pg.role(self.GRANT))
-        batch = rows.begin(AS_OF)
-        held = batch.hold(sealed(rows))
-        assert ids(held.rows) == [1, 3]
-        assert {held.missing[(i,)].code for i in (2, 4)} == {"referenced"}
-        batch.rollback()
-
-    def test_row_that_changed_in_the_gap_is_dangling(self, pg: Server, uploads: sa.Table) -> None:
-        fill(pg, uploads, 4)
-        rows = target(pg, uploads, pg.role(self.GRANT))
-        batch = rows.begin(AS_OF)
-        held = batch.hold(sealed(rows))
-        batch.delete(held.rows)
-        batch.undo()
-        pg.sql("UPDATE uploads SET hold = true WHERE id = 2", "UPDATE uploads SET s3_key = 'x' WHERE id = 3")
-        done = batch.delete([row for row in held.rows if row.key != (4,)])
-        assert ids(done.rows) == [1]
-        assert {k[0]: (o.state, o.code) for k, o in done.kept.items()} == {
-            2: (Outcome.FAILED, DANGLING),
-            3: (Outcome.FAILED, DANGLING),
-        }
-        batch.commit()
-        assert left(pg) == [2, 3, 4]
+def test_objects_that_another_row_names_are_found_after_the_delete(server: Server, uploads: sa.Table) -> None:
+    fill(server, uploads, 4)
+    server.sql(
+        "UPDATE uploads SET s3_key = 'same' WHERE id IN (1, 2, 4)",
+        "UPDATE uploads SET hold = true WHERE id = 4",
+    )
+    rows = target(server, uploads)
+    batch = rows.begin(AS_OF)
+    held = batch.hold(sealed(rows))
+    batch.delete(held.rows)
+    refs = [
+        ObjectRef("acme-uploads", "same"),
+        ObjectRef("acme-uploads", "k/3"),
+        ObjectRef("acme-other", "same"),
+    ]
+    assert list(batch.named(refs)) == refs[:1]
+    batch.rollback()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -88,6 +88,20 @@ def test_postgres_identity_is_the_same_for_every_role_and_differs_by_database(pg
     other.dispose()
 
 
+def test_mariadb_identity_is_the_same_for_every_user_and_differs_by_schema(maria: Server) -> None:
+    user = maria.role()
+    maria.sql(f"GRANT SELECT ON *.* TO '{user}'@'%'")
+    assert maria.open().identity == maria.open(user).identity
+    other = Database(maria.url.set(database="mysql"))
+    assert other.identity != maria.open().identity
+    other.dispose()
+
+
+def test_databases_clock_is_read_in_utc(server: Server, uploads: sa.Table) -> None:
+    server.create(uploads)
+    assert abs(server.open().now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
 def test_sqlite_foreign_keys_are_on_and_the_journal_stays(sqlite: Server) -> None:
     before = sqlite.rows("PRAGMA journal_mode")
     with sqlite.open().reading() as connection:
@@ -161,7 +175,7 @@ def test_no_statement_is_prepared_however_often_it_runs(pg: Server, uploads: sa.
 def test_idle_batch_is_ended_by_the_server_and_noticed(pg: Server, uploads: sa.Table) -> None:
     pg.create(uploads)
     pg.insert(uploads, {"id": 1, "expires_at": aged(1)})
-    database = Database(pg.url, timeouts=Timeouts(idle=timedelta(milliseconds=50)))
+    database = Database(pg.url, timeouts=Timeouts(idle=timedelta(seconds=2)))
     rows = SqlRows(Rows(uploads, past(uploads.c.expires_at)), database)
     (page,) = rows.scan(AS_OF, batch=4, portion=None)
     batch = rows.begin(AS_OF)

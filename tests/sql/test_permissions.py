@@ -167,6 +167,42 @@ def test_view_or_missing_table_is_denied(server: Server, uploads: sa.Table) -> N
     assert "is a view" in bad(probe(rows, server.open()))["table uploads"].detail
 
 
+@pytest.mark.parametrize("missing", ["DELETE ON uploads", "SELECT ON uploads", "SELECT ON holds", None])
+def test_one_missing_grant_is_denied_on_mariadb(
+    maria: Server, uploads: sa.Table, missing: str | None
+) -> None:
+    rows = make(maria, uploads)
+    grants = [g for g in ("DELETE ON uploads", "SELECT ON uploads", "SELECT ON holds") if g != missing]
+    role = maria.role(*(f"GRANT {grant}" for grant in grants))
+    found = bad(probe(rows, maria.open(role)))
+    if missing is None:
+        assert found == {}
+        return
+    privilege = missing.split()[0]
+    assert found[f"{privilege} on uploads"].verdict is Verdict.DENIED
+    assert found[f"{privilege} on uploads"].remedy.startswith(f"GRANT {privilege} ON ")
+    assert found[f"{privilege} on uploads"].remedy.endswith(f"TO '{role}'@'%';")
+
+
+def test_missing_column_grant_is_denied_on_mariadb(maria: Server, uploads: sa.Table) -> None:
+    rows = make(maria, uploads)
+    role = maria.role("GRANT DELETE, SELECT (id, expires_at, hold) ON uploads", "GRANT SELECT ON holds")
+    found = bad(probe(rows, maria.open(role)))
+    assert found["SELECT on uploads"].verdict is Verdict.DENIED
+    assert "s3_key" in found["SELECT on uploads"].detail
+
+
+def test_read_only_mariadb_is_denied_even_to_an_administrator(maria: Server, uploads: sa.Table) -> None:
+    rows = make(maria, uploads)
+    maria.sql("SET GLOBAL read_only = ON")
+    try:
+        found = bad(probe(rows, maria.open()))
+    finally:
+        maria.sql("SET GLOBAL read_only = OFF")
+    assert {p.verdict for p in found.values()} == {Verdict.DENIED}
+    assert all("primary" in p.remedy for p in found.values())
+
+
 def test_sqlite_opened_read_only_is_denied(sqlite: Server, uploads: sa.Table) -> None:
     rows = make(sqlite, uploads)
     sqlite.sql("PRAGMA journal_mode=DELETE")

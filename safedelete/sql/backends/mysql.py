@@ -59,15 +59,11 @@ class MySQL(Backend):
 
     def identity(self, connection: Connection) -> str:
         """The server's own id where it has one, else what it calls itself, with the schema."""
-        names: dict[str, Any] = dict(
-            connection.execute(
-                text(
-                    "SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid','server_uid','hostname','port','datadir')"
-                )
-            )
-            .tuples()
-            .all()
+        wanted = text(
+            "SHOW GLOBAL VARIABLES WHERE variable_name IN"
+            " ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir')"
         )
+        names: dict[str, Any] = {name: value for name, value in connection.execute(wanted)}  # noqa: C416 - rows, not pairs
         server = names.get("server_uuid") or names.get("server_uid")
         if not server:
             server = ":".join(str(names.get(part, "")) for part in ("hostname", "port", "datadir"))

@@ -153,6 +153,10 @@ class MemoryLedger:
         place = (ref.run, ref.target, ref.seq)
         if place in self._batches:
             raise LedgerError(f"Batch {ref.target}/{ref.seq} of run {ref.run} is sealed already.")
+        if ref.run not in self._runs or self._runs[ref.run].state is not RunState.PLANNING:
+            raise LedgerError(
+                f"Run {ref.run} is not being planned any more, so nothing can be sealed for it."
+            )
         blob = encode(items)
         self._batches[place] = _Batch(blob, len(items))
         return len(blob.data)

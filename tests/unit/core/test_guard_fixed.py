@@ -220,7 +220,7 @@ def test_uncounted_target_keeps_a_measure_without_a_number() -> None:
 
 
 def test_long_gap_is_told() -> None:
-    assert codes(look(plan(37.5, 800), USUAL), "warn") == ["SD303"]
+    assert codes(look(plan(36.2, 700), USUAL), "warn") == ["SD303"]
     assert codes(look(plan(35.9, 700), USUAL), "warn") == []
     weekly = [ran(plan(7 * i, 700)) for i in range(10)]
     assert codes(look(plan(77, 700), weekly), "warn") == []
@@ -254,3 +254,73 @@ def test_each_target_is_judged_by_itself() -> None:
 
 def test_clock_finding_does_not_need_a_profile() -> None:
     assert codes(look(plan(30, 100, ages=ages()), USUAL)) == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "tonight", "expected"),
+    [
+        (160, 134, []),  # 62.5 % twice: a fifth more, 75 %, passes
+        (160, 133, ["SD114"]),
+        (105, 103, []),  # 95 % twice: 98 % passes, and no more
+        (105, 101, ["SD114"]),
+    ],
+)
+def test_learned_share_has_a_fifth_of_room_and_stays_below_everything(
+    usual: int, tonight: int, expected: list[str]
+) -> None:
+    assert codes(look(plan(30, 100, ageless=tonight), nightly([100] * 30, ageless=usual))) == expected
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(20, []), (19, ["SD114"])])
+def test_everything_becomes_usual_only_in_a_table_of_some_size(rows: int, expected: list[str]) -> None:
+    history = nightly([rows] * 30, total=rows)
+    assert codes(look(plan(30, rows, total=rows), history)) == expected
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(25, False), (25.5, True)])
+def test_date_column_may_lag_a_day_and_the_hour_of_summer_time(hours: float, expected: bool) -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    history = [ran(plan(0, 100, cutoff=midnight))]
+    assert ("SD111" in codes(look(plan(hours / 24, 100, cutoff=midnight), history))) is expected
+
+
+def test_message_tells_an_unknown_count_from_an_impossible_one() -> None:
+    assert "is -1, which cannot be a count;" in look(plan(30, -1), USUAL).findings[0].message
+    assert "is unknown (timed out);" in look(plan(30, LOST), USUAL).findings[0].message
+    nothing = look(plan(30, 100), USUAL, Guard(max_bytes=5)).findings[0].message
+    assert nothing.endswith("the plan knows no sizes (unknown).")
+
+
+def test_smaller_of_both_shares_is_the_limit_that_is_told() -> None:
+    found = measure(look(plan(30, 90, total=1000, ageless=200), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")
+    found = measure(look(plan(30, 90, total=200, ageless=1000), USUAL))
+    assert (found.limit, found.rule) == (100, "share of table")
+
+
+def test_only_two_cutoffs_on_the_full_hour_are_those_of_dates() -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    odd = midnight + timedelta(minutes=15)
+    for was, now in ((midnight, odd), (odd, midnight)):
+        history = [ran(plan(0, 100, cutoff=was))]
+        assert "SD111" in codes(look(plan(0.5, 100, cutoff=now), history))
+
+
+def test_messages_say_of_what_and_how_much() -> None:
+    def message(code: str, limits: Guard | None = None, **changes: Any) -> str:
+        history = nightly([100] * 30, kind=changes.get("kind", "rows"))
+        return the(look(plan(30, 100, **changes), history, limits), code).message
+
+    assert "100 of 150 (66.7% of the table)" in message("SD114", total=150)
+    assert "100 of 150 (66.7% of the prefix)" in message("SD114", total=150, kind="objects")
+    assert "100 of 150 (66.7% of what matches at any age)" in message("SD114", ageless=150)
+    assert "100 of 1,000 (10.0%)" in message("SD102", Guard(max_fraction=0.05), total=1000)
+    changed = message("SD110", fingerprint="two", statement="DELETE more")
+    assert "(run-29.000, 2026-02-03T03:15+00:00)" in changed
+    assert changed.endswith("events: the predicate reads differently.")
+    assert "reads differently" not in message("SD110", fingerprint="two")
+
+
+def test_share_of_a_run_that_counts_twice_is_usual_at_once() -> None:
+    history = [*USUAL, ran(plan(30, 100, ageless=110), teaches=2)]
+    assert codes(look(plan(31, 100, ageless=150), history)) == []

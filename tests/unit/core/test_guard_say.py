@@ -124,12 +124,21 @@ def test_every_measure_is_said_with_its_own_target() -> None:
 def test_picture_shows_days_around_the_cutoff_and_adds_up_the_rest() -> None:
     profile = AgeProfile(days=((-20, 7), (-2, 50), (-1, 100), (0, 25), (40, 9)), older=3, back=60, ahead=60)
     lines = picture(profile, START)
-    assert lines[0].split() == ["older", "10"]
+    assert lines[0].split() == ["older", "3"]
     assert lines[-1].split() == ["later", "9"]
-    assert len(lines) == 2 + 14 + 1 + 14
-    bars = {line.split()[0]: line.count("#") for line in lines if "day" in line}
-    assert (bars["-2"], bars["-1"], bars["+0"], bars["+5"]) == (20, 40, 10, 0)
+    bars = {line[2:17].strip(): line.count("#") for line in lines if "day" in line}
+    assert (bars["-2 days"], bars["-1 day"], bars["+0 days"]) == (20, 40, 10)
     assert "  --- cutoff 2026-01-05 03:15 ---" in lines
+
+
+def test_picture_draws_what_lies_far_back_a_week_a_line_at_the_scale_of_a_day() -> None:
+    profile = AgeProfile(days=((-20, 70), (-1, 20), (0, 20)), back=60, ahead=60)
+    lines = picture(profile, START)
+    week = next(line for line in lines if line.startswith("  -21 to -15"))
+    assert week.split()[3] == "70"
+    assert week.count("#") == 20
+    assert "  (13 lines without rows)" in lines
+    assert len(lines) < 10
 
 
 def test_picture_of_nothing_is_drawn_without_bars() -> None:

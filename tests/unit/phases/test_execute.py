@@ -461,7 +461,7 @@ def test_the_radius_adds_up_over_batches() -> None:
     world = World(expired=4)
     for number in range(4):
         world.table.cascades[number,] = {"thumbs": 2}
-    with batches_of(2), pytest.raises(BlastRadiusError, match="8 row.* allows 6"):
+    with batches_of(2), pytest.raises(BlastRadiusError, match=r"8 row.* allows 6"):
         world.process(parts=cascading(world, 6)).run()  # type: ignore[arg-type]
     assert [world.has_row(n) for n in range(4)] == [False, False, True, True]
 
@@ -478,7 +478,7 @@ def test_a_commit_whose_answer_was_lost_is_taken_off_the_radius() -> None:
     world = World(expired=4)
     for number in range(4):
         world.table.cascades[number,] = {"thumbs": 2}
-    with batches_of(2), pytest.raises(BlastRadiusError, match="8 row.* allows 6"):
+    with batches_of(2), pytest.raises(BlastRadiusError, match=r"8 row.* allows 6"):
         world.process(parts=cascading(world, 6), at=failing("batch.commit", 1, moment="after")).run()  # type: ignore[arg-type]
 
 

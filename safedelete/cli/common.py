@@ -1,0 +1,124 @@
+"""What the verbs share: loading the job file, the late import of what does the work, and how results are shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from safedelete.errors import ConfigError, SafeDeleteError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from safedelete.declare import Declared, Purge
+    from safedelete.loader import JobFile
+    from safedelete.runner.report import Report
+
+
+class Chosen:
+    """What was said before the verb."""
+
+    verbose = False
+
+
+chosen = Chosen()
+
+
+def exit_for(error: SafeDeleteError) -> int:
+    """Print an error as a person needs it, and return its exit code."""
+    typer.echo(f"safedelete: {error}", err=True)
+    typer.echo(error.deleted_sentence, err=True)
+    if error.hint:
+        typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
+    return int(error.exit_code)
+
+
+def work() -> ModuleType:
+    """Import what does the work, with logs on: not before a verb is really called, so that help stays quick."""
+    from safedelete import wiring
+    from safedelete.cli.logs import configure
+
+    configure(verbose=chosen.verbose)
+    return wiring
+
+
+def load(path: Path) -> JobFile:
+    """Load a job file."""
+    from safedelete.loader import load
+
+    return load(path)
+
+
+def needed(path: Path | None) -> Path:
+    """Return the job file, which this verb cannot do without."""
+    if path is None:
+        raise ConfigError(
+            "Which job file? The purge's definition is needed.",
+            hint="Say --file FILE, or set SAFEDELETE_FILE.",
+        )
+    return path
+
+
+def said(path: Path | None) -> str:
+    """Return a job file as one types it."""
+    return "FILE" if path is None else quote(str(path))
+
+
+def any_job(path: Path | None) -> Declared | None:
+    """Return a job whose database holds the ledger; None for the environment's."""
+    return next(iter(load(path).jobs.values())) if path is not None else None
+
+
+def purges(jobs: list[Declared]) -> list[Purge]:
+    """Return those jobs that are purges."""
+    from safedelete.declare import Purge
+
+    return [job for job in jobs if isinstance(job, Purge)]
+
+
+def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
+    """Show a run that was just refused, with what to look at."""
+    wiring = work()
+    from safedelete.cli import text
+    from safedelete.cli.document import record_document
+
+    record, past = wiring.story(job, run)
+    if as_json:
+        print_json(record_document(record))
+    elif record.plan is not None:
+        typer.echo(text.refusal(record, past, quote(str(file))))
+
+
+def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bool) -> None:
+    """Show how a run ended, and end with its exit code."""
+    wiring = work()
+    from safedelete.cli import text
+    from safedelete.cli.document import report_document
+
+    if as_json:
+        print_json(report_document(report))
+    else:
+        typer.echo(text.result(report, said(file)))
+        if report.run is not None and report.total.deleted != report.total.total:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for line in text.items(record, batches, everything=False):
+                    typer.echo(line)
+    end([report])
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document."""
+    json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def end(reports: list[Any]) -> None:
+    """End with the worst exit code of these reports, if any is not 0."""
+    worst = max((int(report.exit_code) for report in reports), default=0)
+    if worst:
+        raise typer.Exit(worst)

@@ -1,0 +1,194 @@
+"""The page: complete in one file, honest, and right in a real browser."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from safedelete.cli.page import page, write_page
+from safedelete.core.run import RunState
+from safedelete.core.say import sentence
+from safedelete.errors import ConfigError
+from safedelete.ports import RunRecord
+from tests.cli.browser import Browser, browser
+from tests.cli.runs import accepted, nights, plan_of
+
+AT = datetime(2026, 8, 1, tzinfo=UTC)
+EVIL = "<script>alert(1)</script>\"'&<img src=http://198.51.100.7/x>"
+
+
+def jobs() -> list[tuple[str, list[RunRecord]]]:
+    surge = nights(40, surge_at=39)
+    long = nights(80, surge_at=30, job="expired-uploads")
+    long[5] = replace(long[5], state=RunState.FAILED, reason="3 item(s) failed.")
+    return [("login-events", surge), ("expired-uploads", long), ("new", nights(1)), ("reminders", [])]
+
+
+# --- the text
+
+
+def test_every_purge_has_its_chart_its_limit_and_its_runs() -> None:
+    text = page(jobs(), AT)
+    assert text.count('<svg viewBox="0 0 720') == 3
+    assert text.count('<path class="limit" d="M') >= 3
+    last = jobs()[0][1][0].decision
+    assert last is not None
+    assert sentence(last.measures[0], unit="rows") in text
+    assert "(forecast); STOP" in text
+    for _, records in jobs():
+        for record in records:
+            assert f"<code>{record.run}</code>" in text
+    assert "No runs yet." in text
+
+
+def test_the_drawings_are_well_formed_and_say_in_words_what_they_show() -> None:
+    for svg in re.findall(r'<svg viewBox="0 0 (?:720|340).*?</svg>', page(jobs(), AT), flags=re.DOTALL):
+        root = ET.fromstring(svg)
+        named = root.attrib["aria-labelledby"].split()
+        words = {child.attrib["id"]: child.text or "" for child in root if child.tag in ("title", "desc")}
+        assert root.attrib["role"] == "img"
+        assert list(words) == named
+        assert all(len(text) > 20 for text in words.values())
+
+
+def test_no_id_is_used_twice() -> None:
+    ids = re.findall(r' id="([^"]+)"', page(jobs(), AT))
+    assert len(ids) == len(set(ids))
+
+
+def test_whatever_a_name_or_a_reason_holds_is_shown_and_not_obeyed() -> None:
+    plan = plan_of(1, 5, job=EVIL)
+    plan = replace(plan, targets=(replace(plan.targets[0], name=EVIL),))
+    refused = nights(40, surge_at=39)[0]
+    record = replace(nights(2)[0], job=EVIL, plan=plan, reason=EVIL, run=EVIL, decision=None)
+    text = page([(EVIL, [record]), ("other", [accepted(refused, EVIL)])], AT)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#x27;&amp;") >= 5
+
+
+def test_nothing_in_it_points_outside() -> None:
+    text = page(jobs(), AT)
+    assert not re.findall(r"(?:https?:)?//[a-z0-9]", text.replace("xmlns=", ""))
+    assert not re.findall(r"<(?:script|link|img|iframe|object|embed|base|form)\b", text)
+    assert not re.findall(r"(?:url\(|@import|@font-face)", text)
+
+
+# --- the file
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "history.html"
+    target.write_text("the old one")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safedelete.cli.page.os.fsync", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        write_page(target, jobs())
+    assert target.read_text() == "the old one"
+
+
+def test_a_folder_that_is_not_there_is_a_mistake_of_use(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file") as raised:
+        write_page(tmp_path / "nowhere" / "history.html", jobs())
+    assert int(raised.value.exit_code) == 2
+
+
+# --- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "history.html"
+    write_page(path, jobs())
+    return path
+
+
+SCREENS = {
+    "desk": {"width": 1200},
+    "desk, dark": {"width": 1200, "dark": True},
+    "phone": {"width": 390},
+    "phone, dark": {"width": 390, "dark": True},
+    "small phone": {"width": 320},
+    "paper": {"width": 720, "media": "print"},
+}
+
+
+@pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS.keys())
+def test_it_renders_without_a_complaint_or_a_request_and_fits(
+    chromium: Browser, written: Path, screen: dict[str, object]
+) -> None:
+    chromium.visit(written, **screen)  # type: ignore[arg-type]
+    assert chromium.complaints() == []
+    assert chromium.requests() == [written.resolve().as_uri()]
+    assert chromium.value("document.documentElement.scrollWidth") <= int(str(screen["width"]))
+    shown = "[...document.querySelectorAll('figure svg[role=img]')].filter(s => s.getBoundingClientRect().width > 0)"
+    assert chromium.value(f"{shown}.length") == 3, "one drawing a purge, the one that fits"
+    assert chromium.value(f"{shown}.every(s => s.getBoundingClientRect().right <= innerWidth)")
+    smallest = chromium.value(
+        f"Math.min(...{shown}.flatMap(s => [...s.querySelectorAll('text.num')].map("
+        "t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width)))"
+    )
+    assert smallest >= 9.5, "numbers on the axis can be read"
+
+
+def test_light_and_dark_can_both_be_read(chromium: Browser, written: Path) -> None:
+    luminance = (
+        "(c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)"
+        ".map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);"
+        " return 0.2126 * r + 0.7152 * g + 0.0722 * b; })"
+    )
+    back = f"{luminance}(getComputedStyle(document.body).backgroundColor)"
+    found = {}
+    for dark in (False, True):
+        chromium.visit(written, width=800, dark=dark)
+        found[dark] = chromium.value(back)
+        for selector, prop, least in (
+            ("body", "color", 7.0),
+            (".soft", "color", 4.5),
+            ("figcaption", "color", 4.5),
+            ("svg .num", "fill", 4.5),
+            ("rect.done", "fill", 3.0),
+            ("rect.refused", "fill", 3.0),
+            ("rect.failed", "fill", 3.0),
+            ("path.limit", "stroke", 3.0),
+        ):
+            contrast = chromium.value(
+                f"(() => {{ const a = {luminance}(getComputedStyle(document.querySelector('{selector}')).{prop}),"
+                f" b = {back}; return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }})()"
+            )
+            assert contrast >= least, (selector, dark)
+    assert found[False] > 0.8
+    assert found[True] < 0.05
+
+
+def test_it_prints_in_black_on_white_whatever_the_screen(chromium: Browser, written: Path) -> None:
+    chromium.visit(written, width=720, media="print", dark=True)
+    assert chromium.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert chromium.value("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert chromium.value("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+    assert chromium.printed().startswith(b"%PDF-")
+
+
+def test_every_table_has_its_caption_and_headings(chromium: Browser, written: Path) -> None:
+    chromium.visit(written, width=800)
+    assert chromium.value("document.querySelectorAll('table').length") >= 6
+    assert chromium.value("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)")
+    assert chromium.value("[...document.querySelectorAll('thead th')].every(h => h.scope === 'col')")
+    assert chromium.value("document.documentElement.lang") == "en"

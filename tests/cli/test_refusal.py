@@ -1,0 +1,133 @@
+"""What a person is told when the guard refuses: why, beside what, what to look at, and how to accept it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from safedelete.cli.chart import BLOCKS
+from tests.e2e.world import Ended, World
+
+SURGE = "'2020-01-01 00:00:00'"
+
+
+@pytest.fixture
+def surged(world: World) -> Path:
+    """One ordinary run, and then most of what is left is dated back."""
+    jobs = world.ready(due=30, nights=10)
+    world.cli("run", jobs, expect=0)
+    world.sql(f"UPDATE uploads SET expires_at = {SURGE} WHERE id > 150")
+    return jobs.rename(jobs.with_name("the jobs.py"))
+
+
+def command(refused: Ended) -> list[str]:
+    """The command that would accept the plan, as a shell would read it."""
+    line = next(line for line in refused.out.splitlines() if "safedelete approve" in line)
+    return shlex.split(line.partition("safedelete ")[2])
+
+
+def test_a_refused_run_says_why_what_to_look_at_and_how_to_accept_it(world: World, surged: Path) -> None:
+    refused = world.cli("run", surged, expect=3)
+    run = command(refused)[1]
+    said = refused.out
+    for part in (
+        "Guard: REFUSED [",
+        "SD212",
+        "tonight 180 rows",
+        "STOP",
+        "What to look at:",
+        "  cutoff: uploads older than ",
+        "  definition: unchanged since run ",
+        "  clock: planned at ",
+        "day by day around the cutoff",
+        "  older                    180",
+        "  last runs",
+        "Nothing was deleted.",
+        f"safedelete approve {run} --file '{surged}' --reason",
+    ):
+        assert part in said, part
+    assert f"safedelete approve {run} --file '{surged}' --reason" in refused.err
+
+
+def test_the_command_that_is_printed_is_the_one_that_works(world: World, surged: Path) -> None:
+    refused = world.cli("run", surged, expect=3)
+    *approve, reason = command(refused)
+    assert reason == "..."
+    world.cli(*approve, "restored on purpose", expect=0)
+    run = approve[1]
+    world.cli("execute", run, "--file", surged, expect=0)
+    shown = world.cli("show", run, "--file", surged, expect=0).out
+    assert "restored on purpose" in shown
+    assert "tonight 180 rows" in shown
+    assert "safedelete approve" not in shown
+
+
+def test_a_refused_run_is_a_whole_document_with_json(world: World, surged: Path) -> None:
+    document = world.cli("run", surged, "--json", expect=3).document
+    assert document["state"] == "refused"
+    assert document["decision"]["approved"] is False
+    measure = document["decision"]["measures"][0]
+    assert measure["tonight"] == 180
+    assert measure["limit"] < 180
+    assert measure["sentence"].endswith("STOP")
+    (target,) = document["plan"]["targets"]
+    assert target["late"] == 180
+    assert target["ages"]["older"] == 180
+
+
+def test_show_tells_a_refusal_again_after_its_window_has_ended(world: World, surged: Path) -> None:
+    run = world.cli("run", surged, "--json", expect=3).document["run"]
+    world.sql(f"UPDATE safedelete_run SET state = 'expired' WHERE run = '{run}'")
+    world.cli("plan", surged, expect=3)
+    shown = world.cli("show", run, "--file", surged, expect=0).out
+    assert "expired" in shown.splitlines()[0]
+    assert "tonight 180 rows" in shown
+    assert "What to look at:" in shown
+    assert "safedelete approve" not in shown
+
+
+def test_a_plan_that_was_not_sealed_offers_no_approval(world: World, surged: Path) -> None:
+    said = world.cli("plan", surged, expect=3).out
+    assert "safedelete approve" not in said
+    assert "seal it with --save" in said
+    saved = world.cli("plan", surged, "--save", expect=3).out
+    assert f"--file '{surged}' --reason" in saved
+
+
+def test_plan_draws_tonight_beside_the_runs_before_it(world: World, surged: Path) -> None:
+    said = world.cli("plan", surged, expect=3).out
+    start = said.index("uploads: rows found by each of 2 runs up to tonight")
+    drawn = said[start:].splitlines()[:11]
+    assert any(line.rstrip().endswith("tonight") for line in drawn)
+    assert any(set(line) & set(BLOCKS.steps[1:]) or "#" in line for line in drawn)
+
+
+def test_the_first_night_is_drawn_day_by_day_instead(world: World) -> None:
+    jobs = world.ready(due=30, nights=10)
+    said = world.cli("plan", jobs, expect=0).out
+    assert "found by each of" not in said
+    assert "day by day around the cutoff" in said
+    assert "--- cutoff " in said
+
+
+def test_history_draws_what_it_lists(world: World, surged: Path) -> None:
+    world.cli("run", surged, expect=3)
+    said = world.cli("history", surged, expect=0, TERM="dumb").out
+    assert "uploads: rows found by each of 2 runs up to the last" in said
+    assert "(r refused)" in said
+    said.encode("ascii")
+    assert said.index("found by each of") < said.index("started (UTC)")
+
+
+def test_history_writes_one_page(world: World, surged: Path) -> None:
+    world.cli("run", surged, expect=3)
+    page = world.folder / "history.html"
+    said = world.cli("history", surged, "--html", page, expect=0).out
+    assert "1 job(s), 2 run(s)" in said
+    text = page.read_text()
+    assert "expired-uploads" in text
+    assert "SD212" in text
+    assert [p.name for p in world.folder.glob("history*")] == ["history.html"]
+    world.cli("history", surged, "--html", page, "--json", expect=2)

@@ -1,0 +1,178 @@
+"""Keys and times of every kind find their own row again, from the plan to the delete."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from safedelete import Rows, older_than, past
+from safedelete.core.plan import AgeProfile
+from safedelete.core.seal import RowBatch, decode, encode
+from safedelete.sql import SqlRows
+from tests.sql.acts import keys, survey
+from tests.sql.conftest import AS_OF, Server, aged, stored
+
+
+class Lower(sa.TypeDecorator[str]):
+    impl = sa.String
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return None if value is None else value.upper()
+
+
+MOMENT = datetime(2025, 5, 4, 3, 2, 1, 123456)
+KEYS: dict[str, tuple[list[sa.Column[Any]], list[tuple[Any, ...]]]] = {
+    "integer": ([sa.Column("a", sa.Integer, primary_key=True)], [(i,) for i in (-5, 1, 2**31 - 1)]),
+    "uuid": (
+        [sa.Column("a", sa.Uuid, primary_key=True)],
+        [(uuid.UUID(int=i * 2**99 + 7),) for i in range(3)],
+    ),
+    "text": (
+        [sa.Column("a", sa.String(40), primary_key=True)],
+        [("",), ("it's",), ("50%",), ('"q"',), ("é\U0001f600",), ("a\\b",), ("A",), ("a",)],
+    ),
+    "datetime": (
+        [sa.Column("a", sa.DateTime, primary_key=True)],
+        [(MOMENT + timedelta(microseconds=i),) for i in range(3)],
+    ),
+    "date": ([sa.Column("a", sa.Date, primary_key=True)], [(date(2025, 1, i),) for i in (1, 2, 3)]),
+    "bytes": ([sa.Column("a", sa.LargeBinary, primary_key=True)], [(b"\x00\xff",), (b"",), (b"z",)]),
+    "composite": (
+        [sa.Column("a", sa.Integer, primary_key=True), sa.Column("b", sa.String(9), primary_key=True)],
+        [(1, "x"), (1, "y"), (2, "a"), (2, "x")],
+    ),
+    "composite of three": (
+        [
+            sa.Column("b", sa.Uuid, primary_key=True),
+            sa.Column("a", sa.Date, primary_key=True),
+            sa.Column("c", sa.BigInteger, primary_key=True),
+        ],
+        [(uuid.UUID(int=i), date(2025, 1, 1 + j), 2**40 + i) for i in range(2) for j in range(2)],
+    ),
+    "composite of bytes": (
+        [sa.Column("a", sa.LargeBinary, primary_key=True), sa.Column("b", sa.Integer, primary_key=True)],
+        [(b"\xff", 1), (b"\xff", 2), (b"a", 1)],
+    ),
+    "decorated": ([sa.Column("a", Lower(10), primary_key=True)], [("x",), ("y",), ("z",)]),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_kind_survive_scan_seal_hold_and_delete(server: Server, kind: str) -> None:
+    columns, values = KEYS[kind]
+    table = sa.Table(
+        "things",
+        sa.MetaData(),
+        *(sa.Column(c.name, stored(c.type), primary_key=True) for c in columns),
+        sa.Column("at", sa.DateTime),
+    )
+    server.create(table)
+    names = [c.name for c in columns]
+    server.insert(table, *({**dict(zip(names, v, strict=True)), "at": aged(1)} for v in values))
+    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+    assert len(found) == len(values)
+    assert {row.key for row in found} == set(values)
+    blob = encode(RowBatch(tuple(found)))
+    back = decode(blob.data, blob.sha256)
+    assert isinstance(back, RowBatch)
+    batch = rows.begin(AS_OF)
+    held = batch.hold(back.rows[1:])
+    assert held.missing == {}
+    done = batch.delete(held.rows)
+    assert (len(done.rows), done.kept) == (len(values) - 1, {})
+    batch.commit()
+    assert rows.present([row.key for row in found]) == {found[0].key}
+
+
+def test_aware_datetime_keys_survive(pg: Server) -> None:
+    table = sa.Table(
+        "things",
+        sa.MetaData(),
+        sa.Column("a", sa.DateTime(timezone=True), primary_key=True),
+        sa.Column("at", sa.Date),
+    )
+    pg.create(table)
+    values = [datetime(2025, 10, 26, 0, 30, 0, 7, tzinfo=UTC) + timedelta(hours=i) for i in range(3)]
+    pg.insert(table, *({"a": v, "at": date(2025, 1, 1)} for v in values))
+    pg.sql("ALTER ROLE CURRENT_USER SET timezone = 'Europe/Berlin'")
+    try:
+        rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+        found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+        assert [row.key[0] for row in found] == values
+        batch = rows.begin(AS_OF)
+        assert len(batch.delete(batch.hold(found).rows).rows) == 3
+        batch.rollback()
+    finally:
+        pg.sql("ALTER ROLE CURRENT_USER RESET timezone")
+
+
+def test_model_that_says_integer_where_the_table_says_bigint(pg: Server) -> None:
+    pg.sql(
+        "CREATE TABLE things (a bigint PRIMARY KEY, at timestamp)",
+        f"INSERT INTO things VALUES ({2**40}, '2020-01-01')",
+    )
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("a", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime)
+    )
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    found = [row for page in rows.scan(AS_OF, batch=2, portion=None) for row in page]
+    batch = rows.begin(AS_OF)
+    assert len(batch.delete(batch.hold(found).rows).rows) == 1
+    batch.rollback()
+
+
+@pytest.mark.parametrize("shape", ["aware", "naive", "zoned", "date", "s", "ms"])
+def test_time_columns_of_every_shape(server: Server, shape: str) -> None:
+    kinds: dict[str, Any] = {
+        "aware": sa.DateTime(timezone=True),
+        "date": sa.Date(),
+        "s": sa.BigInteger(),
+        "ms": sa.BigInteger(),
+    }
+    table = sa.Table(
+        "things",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", kinds.get(shape, sa.DateTime())),
+    )
+    options: dict[str, Any] = {
+        "zoned": {"tz": "America/New_York"},
+        "s": {"unit": "s"},
+        "ms": {"unit": "ms"},
+    }.get(shape, {})
+    test = older_than(table.c.at, days=3, **options)
+    server.create(table)
+    rows = Rows(table, test)
+    cutoff = rows.age_tests[0].cutoff
+    server.insert(
+        table,
+        *({"id": d, "at": cutoff.shaped(AS_OF - timedelta(days=d))} for d in range(1, 7)),
+        {"id": 9, "at": None},
+    )
+    plan = survey(SqlRows(rows, server.open()))
+    assert plan.eligible == 3
+    assert plan.nulls == 1
+    assert plan.ageless == 6
+    assert isinstance(plan.ages, AgeProfile)
+    assert sum(n for _, n in plan.ages.days) + plan.ages.older == 6
+    assert sum(n for d, n in plan.ages.days if d < 0) + plan.ages.older == 3
+
+
+def test_sqlite_key_that_is_null_is_left_out(sqlite: Server) -> None:
+    sqlite.sql(
+        "CREATE TABLE things (a text PRIMARY KEY, at timestamp)",
+        "INSERT INTO things VALUES (NULL, '2020-01-01'), ('x', '2020-01-01')",
+    )
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("a", sa.String, primary_key=True), sa.Column("at", sa.DateTime)
+    )
+    rows = SqlRows(Rows(table, past(table.c.at)), sqlite.open())
+    plan = survey(rows)
+    assert (plan.eligible, plan.items) == (2, 1)
+    assert keys(rows) == [("x",)]

@@ -1,0 +1,147 @@
+"""How a run ends: the verdict's table, and what is recorded when something stopped it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedelete.core.outcome import Tally
+from safedelete.core.run import RunState
+from safedelete.errors import DeadlineExceededError, ExitCode, LedgerError, LockLostError, StoreError
+from safedelete.runner.ending import verdict
+from tests.worlds import World, batches_of, on
+
+S, X, T = RunState, ExitCode, Tally
+CLEAN = T()
+
+
+@pytest.mark.parametrize(
+    ("total", "owed", "inherited", "state", "code"),
+    [
+        (T(), 0, CLEAN, S.SUCCEEDED, X.DONE),
+        (T(deleted=3), 3, CLEAN, S.SUCCEEDED, X.DONE),
+        (T(gone=3), 3, CLEAN, S.SUCCEEDED, X.DONE),
+        (T(deleted=1, changed=1, blocked=1), 3, CLEAN, S.SUCCEEDED, X.DONE),
+        (T(changed=2, blocked=1), 3, CLEAN, S.INCOMPLETE, X.INCOMPLETE),
+        (T(deleted=2, blocked=1, locked=1), 3, CLEAN, S.INCOMPLETE, X.INCOMPLETE),
+        (T(deleted=2, failed=1), 3, CLEAN, S.FAILED, X.STORE),
+        (T(deleted=2, unknown=1), 3, CLEAN, S.FAILED, X.STORE),
+        (T(deleted=1, failed=1, blocked=1, locked=1), 3, CLEAN, S.FAILED, X.STORE),
+        (T(deleted=2), 3, CLEAN, S.FAILED, X.STORE),
+        (T(deleted=4), 3, CLEAN, S.FAILED, X.STORE),
+        (T(deleted=3), 3, T(blocked=9, gone=1), S.SUCCEEDED, X.DONE),
+        (T(deleted=3), 3, T(failed=1), S.SUCCEEDED, X.STORE),
+        (T(blocked=3, locked=3), 3, T(unknown=1), S.INCOMPLETE, X.STORE),
+        (T(), 0, T(failed=2), S.SUCCEEDED, X.STORE),
+    ],
+)
+def test_the_verdict(total: Tally, owed: int, inherited: Tally, state: RunState, code: ExitCode) -> None:
+    assert verdict(total, owed, inherited)[:2] == (state, code)
+
+
+TALLIES = st.builds(T, *[st.integers(0, 5)] * 6)
+
+
+@given(TALLIES, st.integers(0, 30), TALLIES)
+def test_success_means_that_nothing_failed_and_something_was_done(
+    total: Tally, owed: int, inherited: Tally
+) -> None:
+    state, code, message = verdict(total, owed, inherited)
+    if state is S.SUCCEEDED:
+        assert total.total == owed
+        assert total.clean
+        assert not owed or total.deleted + total.gone
+    assert (code is X.DONE) <= (state is S.SUCCEEDED and inherited.clean)
+    assert message.endswith(".")
+
+
+# --- what stopped it ---
+
+
+def test_a_lost_lease_is_recorded_as_interrupted_with_its_exit_code() -> None:
+    world = World(expired=3)
+    with pytest.raises(LockLostError):
+        world.process(at=on("objects.delete", lambda: world.clock.freeze(61))).run()
+    assert (world.last().state, world.last().exit_code) == (S.INTERRUPTED, X.LOCK_LOST)
+
+
+def test_the_deadline_ends_a_run_between_two_batches() -> None:
+    world = World(expired=6)
+    process = world.process(
+        timeout=timedelta(minutes=5), at=on("batch.commit", lambda: world.clock.advance(301), moment="after")
+    )
+    with batches_of(2), pytest.raises(DeadlineExceededError) as caught:
+        process.run()
+    assert caught.value.deleted == 2
+    assert (world.last().state, world.last().tally["uploads"].deleted) == (S.INTERRUPTED, 2)
+    with batches_of(2):
+        assert world.process("host:2").run().total.deleted == 6
+
+
+def failing_ledger(world: World, after: str) -> pytest.ExceptionInfo[BaseException]:
+    """Let a store fail, and from then on the ledger too."""
+    broken = []
+
+    def at(call: object) -> None:
+        name = call.name  # type: ignore[attr-defined]
+        if broken and name.startswith("ledger"):
+            raise LedgerError("the ledger does not answer")
+        if name == after:
+            broken.append(True)
+            raise StoreError("the database does not answer")
+
+    with pytest.raises(StoreError) as caught:
+        world.process(at=at).run()
+    return caught
+
+
+@pytest.mark.parametrize("after", ["rows.survey", "rows.scan"])
+def test_a_ledger_that_fails_as_well_does_not_hide_the_first_error(after: str) -> None:
+    world = World(expired=3)
+    assert "the database does not answer" in str(failing_ledger(world, after).value)
+    assert world.last().state is S.PLANNING
+    assert world.process("host:2").run().exit_code is X.DONE
+    assert world.ledger.record("RUN00001").state is S.ABANDONED
+
+
+@pytest.mark.parametrize("name", ["rows.survey", "ledger.history", "rows.scan", "ledger.seal"])
+def test_whatever_fails_before_the_first_delete_ends_the_run_as_failed(name: str) -> None:
+    world = World(expired=3)
+
+    def fail() -> None:
+        raise StoreError("broken")
+
+    with pytest.raises(StoreError):
+        world.process(at=on(name, fail, nth=1)).run()
+    assert world.last().state is S.FAILED
+    assert not list(world.ledger.batches(world.last().run))
+    assert all(world.has_row(n) for n in range(3))
+
+
+def test_an_interrupt_from_the_keyboard_leaves_a_run_that_is_resumed() -> None:
+    world = World(expired=3)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.process(at=on("batch.delete", interrupt)).run()
+    assert world.last().state is S.INTERRUPTED
+    assert world.process("host:2").run().resumed
+
+
+def test_the_lock_is_given_back_however_a_run_ends() -> None:
+    world = World(expired=3)
+    with pytest.raises(StoreError):
+        failing(world)
+    assert world.process("host:2").run().exit_code is X.DONE  # no waiting for the lease to end
+
+
+def failing(world: World) -> None:
+    def fail() -> None:
+        raise StoreError("broken")
+
+    world.process(at=on("rows.survey", fail)).run()

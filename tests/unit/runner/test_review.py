@@ -1,0 +1,230 @@
+"""A refused plan is accepted once, for its very keys, within its window."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from safedelete.core.limits import Guard
+from safedelete.core.plan import TargetPlan, Unknown
+from safedelete.core.run import RunState
+from safedelete.errors import ExitCode, LockHeldError, RefusedError, StalePlanError
+from safedelete.runner import purge
+from safedelete.runner.context import APPROVAL_WINDOW
+from safedelete.runner.review import approve
+from tests.worlds import World, die, on
+
+S = RunState
+LIMITS = {"guard": Guard(max_items=2)}
+
+
+def refused(world: World) -> str:
+    with pytest.raises(RefusedError):
+        world.process(**LIMITS).run()
+    return world.last().run
+
+
+def accept(world: World, run: str, **more: object) -> object:
+    return approve(world.ledger, world.clock, run, reason="looked at it", who="ann", **more)  # type: ignore[arg-type]
+
+
+def test_an_approved_plan_is_executed_as_it_was_sealed() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    world.add(7)
+    accept(world, run)
+    report = purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert report.exit_code is ExitCode.DONE
+    assert [world.has_row(n) for n in (0, 1, 2, 7)] == [False, False, False, True]
+
+
+def test_a_refused_plan_that_nobody_approved_is_not_executed() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    with pytest.raises(RefusedError, match="nobody has approved"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert world.has_row(0)
+
+
+def test_a_plan_is_executed_once() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    with pytest.raises(StalePlanError, match="succeeded"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    with pytest.raises(StalePlanError, match="succeeded"):
+        accept(world, run)
+
+
+def test_two_executions_at_once_delete_once() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    refusals = []
+
+    def rival() -> None:
+        with pytest.raises(LockHeldError):
+            purge.execute_sealed(world.process("host:2", **LIMITS).ctx, run)
+        refusals.append(True)
+
+    process = world.process(at=on("ledger.move", rival), **LIMITS)
+    assert purge.execute_sealed(process.ctx, run).total.deleted == 3
+    assert refusals
+
+
+def test_of_two_approvals_the_newest_counts() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run, teaches=2)
+    world.clock.advance(1)
+    accept(world, run, teaches=0)
+    purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert world.ledger.record(run).teaches == 0
+
+
+def test_an_approval_given_while_it_is_executed_changes_nothing() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    told = []
+
+    def late() -> None:
+        with pytest.raises(StalePlanError, match="running"):
+            accept(world, run)
+        told.append(True)
+
+    purge.execute_sealed(world.process(at=on("rows.begin", late), **LIMITS).ctx, run)
+    assert told
+
+
+def test_an_approval_ends() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run, expires_in=timedelta(hours=1))
+    world.clock.advance(3600)
+    with pytest.raises(StalePlanError, match="expired"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert world.has_row(0)
+
+
+def test_an_approval_promises_no_more_than_the_sealed_plan_waits() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    world.clock.advance(3600)
+    approval = accept(world, run, expires_in=timedelta(days=7))
+    assert approval.expires_at == world.ledger.record(run).started_at + APPROVAL_WINDOW  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("expires_in", [timedelta(0), timedelta(hours=-1)])
+def test_an_approval_that_would_have_ended_is_no_approval(expires_in: timedelta) -> None:
+    world = World(expired=3)
+    run = refused(world)
+    with pytest.raises(StalePlanError):
+        accept(world, run, expires_in=expires_in)
+    assert world.ledger.approval(run) is None
+
+
+def test_a_plan_that_waited_too_long_is_neither_approved_nor_executed() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    world.clock.advance(APPROVAL_WINDOW.total_seconds())
+    with pytest.raises(StalePlanError):
+        accept(world, run)
+    with pytest.raises(StalePlanError, match="waits at most"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert world.has_row(0)
+
+
+def test_a_seal_whose_window_ended_is_dropped_by_the_next_run() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    world.clock.advance(APPROVAL_WINDOW.total_seconds() + 1)
+    world.process().run()
+    assert world.ledger.record(run).state is S.EXPIRED
+    assert not list(world.ledger.batches(run))
+
+
+def test_a_sealed_plan_waits_longer_than_an_interrupted_run() -> None:
+    """``resume_within`` is about what was interrupted; a plan that a person looked at has its own window."""
+    world = World(expired=3)
+    run = refused(world)
+    world.clock.advance(2 * 3600)
+    accept(world, run)
+    process = world.process(resume_within=timedelta(hours=1), **LIMITS)
+    assert purge.execute_sealed(process.ctx, run).exit_code is ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    "changed", [{"fingerprint": "f2"}, {"caller": "x"}, {"database": "y"}, {"environment": "z"}]
+)
+def test_a_plan_made_elsewhere_or_otherwise_is_not_executed(changed: dict[str, str]) -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    with pytest.raises(StalePlanError, match="no longer fits"):
+        purge.execute_sealed(world.process(**LIMITS, **changed).ctx, run)
+    assert world.has_row(0)
+
+
+def test_an_approval_for_other_keys_is_no_approval() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    approval = accept(world, run)
+    world.clock.advance(1)
+    world.ledger.approve(dataclasses.replace(approval, digest="another", at=world.clock.now()))  # type: ignore[type-var]
+    with pytest.raises(StalePlanError, match="other keys"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+
+
+def test_an_approval_covers_the_findings_it_was_given_for_and_no_other() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    stricter = Guard(max_items=2, max_bytes=1)
+    with pytest.raises(RefusedError, match="does not cover"):
+        purge.execute_sealed(world.process(guard=stricter).ctx, run)
+    assert world.has_row(0)
+
+
+def test_what_could_not_be_counted_cannot_be_approved() -> None:
+    world = World(expired=3)
+    process = world.process()
+    why = Unknown("statement timeout")
+    process.rows.survey = lambda *a, **k: TargetPlan(  # type: ignore[method-assign]
+        name="uploads", kind="rows", items=why, eligible=why, total=why
+    )
+    with pytest.raises(RefusedError, match="SD100"):
+        process.run()
+    with pytest.raises(RefusedError, match="cannot be approved"):
+        accept(world, world.last().run)
+
+
+def test_a_saved_plan_needs_no_approval() -> None:
+    world = World(expired=3)
+    saved = purge.save(world.process().ctx)
+    assert saved.state is S.PENDING
+    assert world.has_row(0)
+    assert purge.execute_sealed(world.process().ctx, str(saved.run)).total.deleted == 3
+
+
+def test_an_approved_run_that_died_is_resumed_under_its_approval() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    process = world.process(at=on("batch.commit", die), **LIMITS)
+    with pytest.raises(BaseException):  # noqa: B017  # the process dies here
+        purge.execute_sealed(process.ctx, run)
+    world.clock.advance(90)
+    report = world.process("host:2", **LIMITS).run()
+    assert (report.run, report.exit_code) == (run, ExitCode.DONE)
+
+
+def test_a_run_of_another_job_is_not_executed() -> None:
+    world = World(expired=3)
+    saved = purge.save(world.process().ctx)
+    with pytest.raises(StalePlanError, match="not of other"):
+        purge.execute_sealed(world.process(job="other").ctx, str(saved.run))

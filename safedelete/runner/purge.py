@@ -22,7 +22,7 @@ from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
-from safedelete.runner.takeover import expire, mark_crashed, take_over
+from safedelete.runner.takeover import expire, inherited, mark_crashed, take_over, told, untold
 
 log = structlog.get_logger("safedelete.run")
 
@@ -81,16 +81,16 @@ def run(ctx: PurgeContext) -> Report:
     lease = ctx.enter()
     try:
 
-        def resume(record: RunRecord, decision: Approved, inherited: Tally) -> Report:
+        def resume(record: RunRecord, decision: Approved) -> Report:
             log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
             groups = ctx.groups(record.run)
-            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, inherited, resumed=True)
+            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True)
 
-        resumed, inherited = take_over(ctx, lease, resume)
+        resumed = take_over(ctx, lease, resume)
         if resumed is not None:
             return resumed
         expire(ctx)
-        return _fresh(ctx, lease, inherited)
+        return _fresh(ctx, lease)
     finally:
         lease.release()
 
@@ -110,12 +110,12 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         decision = ctx.decide(sealed, approval_of(ctx, record))
         if isinstance(decision, Refused):
             raise ctx.refusal(decision, record.run, "The approval does not cover this.")
-        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes, Tally())
+        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes)
     finally:
         lease.release()
 
 
-def _fresh(ctx: PurgeContext, lease: Lease, inherited: Tally) -> Report:
+def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
     run = ctx.begin()
     try:
         made = ctx.survey()
@@ -130,7 +130,7 @@ def _fresh(ctx: PurgeContext, lease: Lease, inherited: Tally) -> Report:
         if isinstance(decision, Refused):
             _note(ctx, run, RunState.REFUSED, sealed, decision)
             raise ctx.refusal(decision, run)
-        return _go(ctx, decision, run, lease, sealed.groups, sealed.bytes, inherited)
+        return _go(ctx, decision, run, lease, sealed.groups, sealed.bytes)
     except BaseException as error:
         failed_early(ctx, run, error)
         raise
@@ -143,7 +143,6 @@ def _go(
     lease: Lease,
     groups: Groups,
     sealed_bytes: int,
-    inherited: Tally,
     *,
     resumed: bool = False,
 ) -> Report:
@@ -174,13 +173,15 @@ def _go(
         raise
     tally = ctx.tallies(sealed, run)
     owed = sum(ctx.ledger.sealed(run).values())
-    state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited)
+    left = untold(ctx)
+    state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited(left))
     ctx.ledger.move(
         run,
         state,
         owner=ctx.setting.owner,
         change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
     )
+    told(ctx, left)
     log.info("finished", job=ctx.job, run=run, state=state.value, exit_code=int(code), message=message)
     return Report(
         job=ctx.job,
@@ -192,7 +193,7 @@ def _go(
         tally=tally,
         sealed_bytes=sealed_bytes,
         resumed=resumed,
-        inherited=inherited,
+        inherited=inherited(left),
         proofs=cleared.proofs,
         message=message,
     )

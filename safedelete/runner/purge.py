@@ -10,7 +10,7 @@ from safedelete.core.decision import Approved, Decision, Refused
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode, RefusedError
+from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
 from safedelete.phases.execute import Tools, execute
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
@@ -22,7 +22,7 @@ from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
-from safedelete.runner.takeover import expire, inherited, mark_crashed, take_over, told, untold
+from safedelete.runner.takeover import expire, inherited, mark_crashed, mention, take_over, told, untold
 
 log = structlog.get_logger("safedelete.run")
 
@@ -90,7 +90,11 @@ def run(ctx: PurgeContext) -> Report:
         if resumed is not None:
             return resumed
         expire(ctx)
-        return _fresh(ctx, lease)
+        try:
+            return _fresh(ctx, lease)
+        except SafeDeleteError as error:
+            mention(ctx, error)
+            raise
     finally:
         lease.release()
 
@@ -168,20 +172,20 @@ def _go(
         tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
         execute(decision, cleared, run, ctx.parts, tools)
         verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
+        tally = ctx.tallies(sealed, run)
+        owed = sum(ctx.ledger.sealed(run).values())
+        left = untold(ctx)
+        state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited(left))
+        ctx.ledger.move(
+            run,
+            state,
+            owner=ctx.setting.owner,
+            change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
+        )
+        told(ctx, left)
     except BaseException as error:
         failed_late(ctx, run, sealed, lease, error)
         raise
-    tally = ctx.tallies(sealed, run)
-    owed = sum(ctx.ledger.sealed(run).values())
-    left = untold(ctx)
-    state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited(left))
-    ctx.ledger.move(
-        run,
-        state,
-        owner=ctx.setting.owner,
-        change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
-    )
-    told(ctx, left)
     log.info("finished", job=ctx.job, run=run, state=state.value, exit_code=int(code), message=message)
     return Report(
         job=ctx.job,

@@ -10,7 +10,7 @@ import structlog
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
 from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
-from safedelete.errors import ExitCode
+from safedelete.errors import ExitCode, SafeDeleteError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open
 from safedelete.ports import Lease, RunChange, RunRecord
@@ -77,6 +77,21 @@ def told(ctx: PurgeContext, records: Sequence[RunRecord]) -> None:
     """Record that a run has told of these by how it ended. Idempotent; a crash before it tells twice, not never."""
     for record in records:
         ctx.ledger.move(record.run, RunState.ABANDONED, change=RunChange(exit_code=ExitCode.STORE))
+
+
+def mention(ctx: PurgeContext, error: SafeDeleteError) -> None:
+    """Add what abandoned runs left to an error that ends this one; it stays owed until a run ends with exit code 7."""
+    try:
+        left = untold(ctx)
+    except SafeDeleteError as second:
+        log.warning("what earlier runs left cannot be read", job=ctx.job, error=str(second))
+        return
+    if left:
+        sums = inherited(left)
+        runs = ", ".join(record.run for record in left)
+        error.args = (
+            f"{error} An earlier run ({runs}) left {sums.failed:,} failed and {sums.unknown:,} unknown item(s).",
+        )
 
 
 def _total(record: RunRecord) -> Tally:

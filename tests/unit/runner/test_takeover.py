@@ -22,6 +22,7 @@ from safedelete.errors import (
 )
 from safedelete.ports import Presence, Verdict
 from safedelete.runner import purge
+from safedelete.runner.review import approve
 from safedelete.testing.memory import Killed, MemoryRows, MemoryTable, Policy
 from safedelete.wiring.connect import Buckets
 from tests.worlds import BUCKET, Process, World, batches_of, die, on, photo
@@ -115,6 +116,17 @@ def test_a_row_that_came_back_to_life_without_its_object_is_named() -> None:
     assert report.inherited.failed == 3  # the rows that still match have lost their objects just so
     assert report.exit_code is ExitCode.STORE
     assert "An earlier run left 3 failed" in report.message
+
+
+def test_what_an_abandoned_run_left_is_named_by_every_refusal_until_a_run_has_told_of_it() -> None:
+    world = World(expired=3)
+    old = in_doubt(world)
+    for night in range(2):
+        with pytest.raises(RefusedError, match=rf"SD110.* \({old}\) left 3 failed and 0 unknown"):
+            world.process(f"host:{night + 2}", fingerprint="f2").run()
+    accepted = approve(world.ledger, world.clock, world.last().run, reason="renamed", who="ann")
+    told = purge.execute_sealed(world.process("host:4", fingerprint="f2").ctx, accepted.run)
+    assert told.exit_code is ExitCode.STORE
 
 
 def test_a_batch_never_begun_is_called_not_attempted() -> None:

@@ -165,6 +165,7 @@ def _go(
             sealed_bytes=sealed_bytes,
             owner=ctx.setting.owner,
             teaches=decision.approval.teaches if decision.approval is not None else None,
+            reopened=True,
         ),
     )
     announce(sealed)

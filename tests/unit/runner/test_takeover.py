@@ -13,6 +13,7 @@ from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import (
+    DeadlineExceededError,
     ExitCode,
     LedgerError,
     LockHeldError,
@@ -47,6 +48,20 @@ def test_a_run_that_died_is_resumed_and_converges() -> None:
     assert (report.run, report.resumed, report.exit_code) == (run, True, ExitCode.DONE)
     assert report.total.deleted == 6
     assert not any(world.has_row(n) or world.has_object(f"{n}.jpg") for n in range(6))
+
+
+def test_a_run_that_is_resumed_does_not_look_ended() -> None:
+    world = World(expired=6)
+    seen: list[Any] = []
+    process = world.process(
+        timeout=timedelta(minutes=5), at=on("batch.commit", lambda: world.clock.advance(301), moment="after")
+    )
+    with batches_of(2):
+        with suppress(DeadlineExceededError):
+            process.run()
+        assert world.last().exit_code == ExitCode.INCOMPLETE
+        world.process("host:2", at=on("rows.begin", lambda: seen.append(world.last()))).run()
+    assert (seen[0].state, seen[0].finished_at, seen[0].reason, seen[0].exit_code) == (S.RUNNING, None, "", None)
 
 
 def test_nobody_takes_over_before_the_lease_has_ended() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import structlog
 
 from safedelete.core.decision import Approved, Decision, Refused
+from safedelete.core.findings import finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
@@ -15,7 +16,7 @@ from safedelete.phases.execute import Tools, execute
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require
-from safedelete.phases.seal import Sealed
+from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord, Verdict
 from safedelete.runner.context import PurgeContext
@@ -129,7 +130,10 @@ def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
             aside = _lay_aside(ctx, run, made, decision, RunState.REFUSED)
             raise ctx.refusal(aside.decision if isinstance(aside.decision, Refused) else decision, run)
         preflight(made, ctx.probers(), ctx.first_objects(made))
-        sealed = ctx.seal(run, made)
+        try:
+            sealed = ctx.seal(run, made)
+        except RefusedError as grown:
+            raise ctx.refusal(_unsealed(ctx, run, _grown(decision, grown)), run) from grown
         decision = ctx.decide(sealed.plan)
         if isinstance(decision, Refused):
             _note(ctx, run, RunState.REFUSED, sealed, decision)
@@ -206,27 +210,13 @@ def _go(
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:
     """Seal a plan that is not executed now, because it was refused or is to be reviewed."""
-    if any(isinstance(target.items, Unknown) for target in made.targets):
-        ctx.ledger.move(
-            run,
-            RunState.REFUSED,
-            change=RunChange(plan=made, decision=decision, exit_code=ExitCode.REFUSED),
-        )
-        return Report(
-            job=ctx.job,
-            run=run,
-            state=RunState.REFUSED,
-            plan=made,
-            decision=decision,
-            exit_code=ExitCode.REFUSED,
-        )
+    uncounted = any(isinstance(target.items, Unknown) for target in made.targets)
+    if isinstance(decision, Refused) and (uncounted or any(f.code == TOO_MANY for f in decision.findings)):
+        return _not_sealed(ctx, run, _unsealed(ctx, run, decision))
     try:
         sealed = ctx.seal(run, made)
-    except RefusedError as too_many:
-        if isinstance(decision, Refused):
-            # What the guard found says more than that the plan is too big to be sealed for an approval.
-            raise ctx.refusal(decision, run, str(too_many)) from too_many
-        raise
+    except RefusedError as grown:
+        return _not_sealed(ctx, run, _unsealed(ctx, run, _grown(decision, grown)))
     again = ctx.decide(sealed.plan)
     if isinstance(decision, Refused) and isinstance(again, Approved):
         # Rows went away between counting and sealing. What was said stands; the next run decides anew.
@@ -241,6 +231,32 @@ def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, othe
         decision=again,
         sealed_bytes=sealed.bytes,
         exit_code=ExitCode.REFUSED if state is RunState.REFUSED else ExitCode.DONE,
+    )
+
+
+def _grown(decision: Decision, error: RefusedError) -> Refused:
+    """Refuse a plan that turned out to be too big only while it was sealed."""
+    found = finding(TOO_MANY, str(error))
+    return Refused(
+        plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings)
+    )
+
+
+def _unsealed(ctx: PurgeContext, run: str, decision: Refused) -> Refused:
+    """Record a refused plan whose keys cannot be sealed, and which can therefore not be approved."""
+    change = RunChange(plan=decision.plan, decision=decision, exit_code=ExitCode.REFUSED)
+    ctx.ledger.move(run, RunState.REFUSED, change=change)
+    return decision
+
+
+def _not_sealed(ctx: PurgeContext, run: str, decision: Refused) -> Report:
+    return Report(
+        job=ctx.job,
+        run=run,
+        state=RunState.REFUSED,
+        plan=decision.plan,
+        decision=decision,
+        exit_code=ExitCode.REFUSED,
     )
 
 

@@ -13,7 +13,7 @@ PYTEST ?= pytest
 PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ demo: $(VENV)/.with-demo ## see a purge planned, run, refused and stopped, on st
 
 test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 	$(BIN)/python -m $(PYTEST) $(PYTEST_ARGS)
+
+crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
+	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## check style and formatting
 	$(BIN)/ruff check .

@@ -37,6 +37,17 @@ GAP: Final = 7.0
 """Nights since the last successful run before the gap is mentioned."""
 
 
+def too_many(plan: Plan, max_sealed: int) -> Iterator[Finding]:
+    """Hold a plan that is not sealed yet against what the ledger may seal of it."""
+    items = sum(target.items for target in plan.targets if isinstance(target.items, int))
+    if plan.digest is None and items > max_sealed:
+        yield finding(
+            "SD104",
+            f"{plan.job}: {items:,} items would be sealed; max_sealed is {max_sealed:,}.",
+            numbers={"items": items, "max_sealed": max_sealed},
+        )
+
+
 def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
     """Hold a target, and what its cascades take, against the declared limits."""
     yield from _uncounted(target)

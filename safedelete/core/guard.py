@@ -17,7 +17,7 @@ from datetime import datetime
 from safedelete.core.baseline import read
 from safedelete.core.decision import Approval, Approved, Decision, Finding, Measure, Refused
 from safedelete.core.findings import FINDINGS, finding
-from safedelete.core.fixed import changed
+from safedelete.core.fixed import changed, too_many
 from safedelete.core.limits import Guard
 from safedelete.core.look import Look
 from safedelete.core.plan import PastRun, Plan, Unknown
@@ -30,6 +30,7 @@ def decide(
     *,
     approval: Approval | None = None,
     now: datetime | None = None,
+    max_sealed: int | None = None,
 ) -> Decision:
     """Decide whether a plan may be executed.
 
@@ -40,6 +41,7 @@ def decide(
             which refuses.
         approval: A person's acceptance of findings of this very plan (same sealed digest).
         now: The instant of the decision, UTC, for the approval's expiry; the plan's own instant when left out.
+        max_sealed: Most items a plan may seal, inclusive; a plan that is sealed already is not held against it.
 
     Returns:
         ``Approved``, or ``Refused``, each with every finding and every number.
@@ -51,6 +53,8 @@ def decide(
         history = ()
     record = read(history, plan)
     found += changed(plan, record)
+    if max_sealed is not None:
+        found += too_many(plan, max_sealed)
     dropped = record.dropped
     for target in plan.targets:
         looked = Look(plan, target, limits, record)

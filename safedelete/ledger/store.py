@@ -244,7 +244,8 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "owner": change.owner,
         "teaches": change.teaches,
     }
-    return {name: value for name, value in columns.items() if value is not None}
+    forgotten = dict.fromkeys(("finished_at", "reason", "exit_code")) if change.reopened else {}
+    return forgotten | {name: value for name, value in columns.items() if value is not None}
 
 
 def _no_batch(ref: BatchRef) -> LedgerError:

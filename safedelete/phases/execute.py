@@ -33,7 +33,7 @@ from safedelete.core.seal import ObjectBatch, RowBatch, digest
 from safedelete.errors import BlastRadiusError, LedgerError, PartialDeleteError, StalePlanError, StoreError
 from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
 from safedelete.phases.preflight import Cleared
-from safedelete.phases.record import record
+from safedelete.phases.record import record, sums
 from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, stayed_after_all
 from safedelete.ports import (
     BatchRef,
@@ -105,8 +105,8 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
                 if stored.ref.target == index:
                     tools.stop.between()
                     tools.lease.gate()
-                    _persevere(todo, stored, tools.clock)
-        _stop_after_failure(run, index, len(parts), tools.ledger)
+                    _persevere(todo, stored, tools)
+        _stop_after_failure(run, target.name, index, len(parts), tools.ledger)
 
 
 class _Batch:
@@ -128,9 +128,9 @@ class _Work:
         stored: StoredBatch,
         outcomes: Mapping[int, ItemOutcome],
         pending: Sequence[int],
-        transaction: RowTransaction | None,
+        transaction: RowTransaction,
     ) -> Tally:
-        tally = Tally.of(outcomes.values()) + Tally(deleted=len(stored.items) - len(outcomes) - len(pending))
+        tally = sums(stored, outcomes, pending)
         self.tools.ledger.settle(stored.ref, tally, outcomes, pending, transaction)
         return tally
 
@@ -138,7 +138,7 @@ class _Work:
         self.done += len(stored.items)
         for index, outcome in outcomes.items():
             log.warning(
-                "kept",
+                "not deleted",
                 item=_name(stored.items, index),
                 outcome=outcome.state.value,
                 code=outcome.code,
@@ -193,7 +193,7 @@ class _RowBatches(_Batch):
             raise
         self._radius.spend(self._unsure.pop(stored.ref))
         if tally is None:
-            tally = self._work.settle(stored, final, owed, None)
+            tally = record(tools.ledger, tools.lease, stored, final, owed)
         self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
         if store is not None:
             _stop_when_denied(stored, final)
@@ -279,6 +279,8 @@ class _ObjectBatches(_Batch):
         assert isinstance(stored.items, ObjectBatch)
         tools = self._work.tools
         refs = stored.items.objects
+        # As for rows: before every attempt, and before the first word to the ledger.
+        tools.lease.gate()
         if not tools.ledger.doubt(stored.ref):
             return
         tools.lease.fence()
@@ -309,7 +311,7 @@ def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
         )
 
 
-def _persevere(todo: _Batch, stored: StoredBatch, clock: Clock) -> None:
+def _persevere(todo: _Batch, stored: StoredBatch, tools: Tools) -> None:
     doubt = stored.state is BatchState.IN_DOUBT
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -321,7 +323,10 @@ def _persevere(todo: _Batch, stored: StoredBatch, clock: Clock) -> None:
                 raise
             log.warning("batch failed, trying again", attempt=attempt, error=str(error), **_place(stored.ref))
             doubt = True
-            clock.sleep(0.2 * 2**attempt)
+            tools.clock.sleep(0.2 * 2**attempt)
+            # What failed may have been cancelled because a stop was asked for, or may have taken the rest of the time.
+            tools.stop.between()
+            tools.lease.gate()
         else:
             return
 
@@ -338,13 +343,13 @@ def _stop_when_denied(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome]) 
         )
 
 
-def _stop_after_failure(run: str, index: int, targets: int, ledger: Ledger) -> None:
+def _stop_after_failure(run: str, name: str, index: int, targets: int, ledger: Ledger) -> None:
     tally = ledger.tally(run).get(index, Tally())
     if not tally.clean and index + 1 < targets:
         raise PartialDeleteError(
-            f"Target {index + 1} of {targets} ended with {tally.failed:,} failed and {tally.unknown:,} unknown item(s); "
-            "the later targets were not attempted.",
-            hint="`safedelete show RUN --items` lists them.",
+            f"{name} ended with {tally.failed:,} failed and {tally.unknown:,} unknown item(s); "
+            f"the {targets - index - 1} target(s) after it were not attempted.",
+            hint=f"`safedelete show {run} --items` lists them.",
             deleted=None,
         )
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from safedelete.core.outcome import ItemOutcome, Tally
 from safedelete.ports import Lease, Ledger, StoredBatch
 
 
-def record(ledger: Ledger, lease: Lease, stored: StoredBatch, outcomes: Mapping[int, ItemOutcome]) -> Tally:
-    """Settle a batch whose items are all accounted for. Deletes nothing.
+def sums(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], pending: Sequence[int] = ()) -> Tally:
+    """Add up a batch: what has no other outcome, and is not still owed, was deleted."""
+    return Tally.of(outcomes.values()) + Tally(deleted=len(stored.items) - len(outcomes) - len(pending))
+
+
+def record(
+    ledger: Ledger,
+    lease: Lease,
+    stored: StoredBatch,
+    outcomes: Mapping[int, ItemOutcome],
+    pending: Sequence[int] = (),
+) -> Tally:
+    """Settle a batch in a transaction of its own. Deletes nothing.
 
     The lease is pinned before the commit: a process that was suspended must not overwrite what the run that took
     over has recorded since.
@@ -18,7 +29,8 @@ def record(ledger: Ledger, lease: Lease, stored: StoredBatch, outcomes: Mapping[
         ledger: Where to.
         lease: Held by this run.
         stored: The batch.
-        outcomes: By index, every outcome other than deleted.
+        outcomes: By index, every outcome other than deleted that is final.
+        pending: Indexes still owed.
 
     Returns:
         The batch's sums.
@@ -26,10 +38,10 @@ def record(ledger: Ledger, lease: Lease, stored: StoredBatch, outcomes: Mapping[
     Raises:
         LockLostError: The lease is gone; nothing was recorded.
     """
-    tally = Tally.of(outcomes.values()) + Tally(deleted=len(stored.items) - len(outcomes))
+    tally = sums(stored, outcomes, pending)
     transaction = ledger.open()
     try:
-        ledger.settle(stored.ref, tally, outcomes, (), transaction)
+        ledger.settle(stored.ref, tally, outcomes, pending, transaction)
         lease.pin(transaction)
         transaction.commit()
     except BaseException:

@@ -26,6 +26,10 @@ OBJECTS_A_BATCH: Final = 1_000
 """One DeleteObjects request."""
 
 
+TOO_MANY: Final = "SD104"
+"""Finding of a plan with more items than may be sealed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """A sealed plan: its counts are those of the keys in the ledger, and its digest is over them."""
@@ -91,8 +95,8 @@ def seal(
             if total > max_sealed:
                 ledger.drop_seal(run)
                 raise RefusedError(
-                    f"{plan.job}: more than {max_sealed:,} items are eligible; max_sealed is {max_sealed:,}.",
-                    findings=("SD104",),
+                    f"{plan.job}: more than {max_sealed:,} items would be sealed; max_sealed is {max_sealed:,}.",
+                    findings=(TOO_MANY,),
                     hint="Drain the backlog with per_run=N, or raise max_sealed in the job file.",
                 )
             spent += ledger.seal(BatchRef(run, index, seq), batch)

@@ -38,7 +38,10 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """Columns of a run to be set; None leaves one as it is."""
+    """Columns of a run to be set; None leaves one as it is.
+
+    With ``reopened`` how the run ended before is forgotten first: its end, reason and exit code become empty.
+    """
 
     plan: Plan | None = None
     decision: Decision | None = None
@@ -49,6 +52,7 @@ class RunChange:
     sealed_bytes: int | None = None
     owner: str | None = None
     teaches: Literal[0, 1, 2] | None = None
+    reopened: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,18 @@ class PurgeContext:
         )
         return made if last is None else without_left(made, last)
 
-    def decide(self, plan: Plan, approval: Approval | None = None) -> Decision:
-        """Ask the guard, with the history as it is now."""
-        return decide(plan, self.guard, self.history(), approval=approval)
+    def decide(
+        self, plan: Plan, approval: Approval | None = None, *, at: datetime | None = None
+    ) -> Decision:
+        """Ask the guard, with the history as it is now; an approval has to hold at ``at``, else now."""
+        return decide(
+            plan,
+            self.guard,
+            self.history(),
+            approval=approval,
+            now=at or self.clock.now(),
+            max_sealed=self.max_sealed,
+        )
 
     def history(self) -> Sequence[PastRun] | Unknown:
         """Return what the guard may learn from, or why that cannot be read, which the guard refuses. Reads only."""
@@ -162,7 +171,8 @@ class PurgeContext:
         """Ask the guard about a sealed plan under the limits as they are now, and under its approval."""
         assert record.plan is not None
         approval = record.decision.approval if isinstance(record.decision, Approved) else None
-        return self.decide(record.plan, approval)
+        # It was begun while its approval held; that it takes longer takes nothing back.
+        return self.decide(record.plan, approval, at=None if approval is None else approval.at)
 
     def probers(self) -> list[Prober]:
         """Return what proves permissions, for every target."""

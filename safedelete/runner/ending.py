@@ -30,7 +30,7 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
     Args:
         total: Its outcomes.
         owed: Items that were sealed.
-        inherited: Outcomes this run had to give to what an abandoned run left.
+        inherited: Outcomes of abandoned runs that nobody has told of yet.
     """
     done = total.deleted + total.gone
     kept = total.changed + total.blocked

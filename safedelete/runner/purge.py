@@ -7,22 +7,23 @@ from dataclasses import replace
 import structlog
 
 from safedelete.core.decision import Approved, Decision, Refused
+from safedelete.core.findings import finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode, RefusedError
+from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
 from safedelete.phases.execute import Tools, execute
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require
-from safedelete.phases.seal import Sealed
+from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord, Verdict
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
-from safedelete.runner.takeover import expire, mark_crashed, take_over
+from safedelete.runner.takeover import expire, inherited, mark_crashed, mention, take_over, told, untold
 
 log = structlog.get_logger("safedelete.run")
 
@@ -81,16 +82,20 @@ def run(ctx: PurgeContext) -> Report:
     lease = ctx.enter()
     try:
 
-        def resume(record: RunRecord, decision: Approved, inherited: Tally) -> Report:
+        def resume(record: RunRecord, decision: Approved) -> Report:
             log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
             groups = ctx.groups(record.run)
-            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, inherited, resumed=True)
+            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True)
 
-        resumed, inherited = take_over(ctx, lease, resume)
+        resumed = take_over(ctx, lease, resume)
         if resumed is not None:
             return resumed
         expire(ctx)
-        return _fresh(ctx, lease, inherited)
+        try:
+            return _fresh(ctx, lease)
+        except SafeDeleteError as error:
+            mention(ctx, error)
+            raise
     finally:
         lease.release()
 
@@ -110,12 +115,12 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         decision = ctx.decide(sealed, approval_of(ctx, record))
         if isinstance(decision, Refused):
             raise ctx.refusal(decision, record.run, "The approval does not cover this.")
-        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes, Tally())
+        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes)
     finally:
         lease.release()
 
 
-def _fresh(ctx: PurgeContext, lease: Lease, inherited: Tally) -> Report:
+def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
     run = ctx.begin()
     try:
         made = ctx.survey()
@@ -125,12 +130,15 @@ def _fresh(ctx: PurgeContext, lease: Lease, inherited: Tally) -> Report:
             aside = _lay_aside(ctx, run, made, decision, RunState.REFUSED)
             raise ctx.refusal(aside.decision if isinstance(aside.decision, Refused) else decision, run)
         preflight(made, ctx.probers(), ctx.first_objects(made))
-        sealed = ctx.seal(run, made)
+        try:
+            sealed = ctx.seal(run, made)
+        except RefusedError as grown:
+            raise ctx.refusal(_unsealed(ctx, run, _grown(decision, grown)), run) from grown
         decision = ctx.decide(sealed.plan)
         if isinstance(decision, Refused):
             _note(ctx, run, RunState.REFUSED, sealed, decision)
             raise ctx.refusal(decision, run)
-        return _go(ctx, decision, run, lease, sealed.groups, sealed.bytes, inherited)
+        return _go(ctx, decision, run, lease, sealed.groups, sealed.bytes)
     except BaseException as error:
         failed_early(ctx, run, error)
         raise
@@ -143,7 +151,6 @@ def _go(
     lease: Lease,
     groups: Groups,
     sealed_bytes: int,
-    inherited: Tally,
     *,
     resumed: bool = False,
 ) -> Report:
@@ -162,6 +169,7 @@ def _go(
             sealed_bytes=sealed_bytes,
             owner=ctx.setting.owner,
             teaches=decision.approval.teaches if decision.approval is not None else None,
+            reopened=True,
         ),
     )
     announce(sealed)
@@ -169,18 +177,20 @@ def _go(
         tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
         execute(decision, cleared, run, ctx.parts, tools)
         verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
+        tally = ctx.tallies(sealed, run)
+        owed = sum(ctx.ledger.sealed(run).values())
+        left = untold(ctx)
+        state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited(left))
+        ctx.ledger.move(
+            run,
+            state,
+            owner=ctx.setting.owner,
+            change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
+        )
+        told(ctx, left)
     except BaseException as error:
         failed_late(ctx, run, sealed, lease, error)
         raise
-    tally = ctx.tallies(sealed, run)
-    owed = sum(ctx.ledger.sealed(run).values())
-    state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited)
-    ctx.ledger.move(
-        run,
-        state,
-        owner=ctx.setting.owner,
-        change=RunChange(finished_at=ctx.clock.now(), tally=tally, exit_code=code, reason=message),
-    )
     log.info("finished", job=ctx.job, run=run, state=state.value, exit_code=int(code), message=message)
     return Report(
         job=ctx.job,
@@ -192,7 +202,7 @@ def _go(
         tally=tally,
         sealed_bytes=sealed_bytes,
         resumed=resumed,
-        inherited=inherited,
+        inherited=inherited(left),
         proofs=cleared.proofs,
         message=message,
     )
@@ -200,27 +210,13 @@ def _go(
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:
     """Seal a plan that is not executed now, because it was refused or is to be reviewed."""
-    if any(isinstance(target.items, Unknown) for target in made.targets):
-        ctx.ledger.move(
-            run,
-            RunState.REFUSED,
-            change=RunChange(plan=made, decision=decision, exit_code=ExitCode.REFUSED),
-        )
-        return Report(
-            job=ctx.job,
-            run=run,
-            state=RunState.REFUSED,
-            plan=made,
-            decision=decision,
-            exit_code=ExitCode.REFUSED,
-        )
+    uncounted = any(isinstance(target.items, Unknown) for target in made.targets)
+    if isinstance(decision, Refused) and (uncounted or any(f.code == TOO_MANY for f in decision.findings)):
+        return _not_sealed(ctx, run, _unsealed(ctx, run, decision))
     try:
         sealed = ctx.seal(run, made)
-    except RefusedError as too_many:
-        if isinstance(decision, Refused):
-            # What the guard found says more than that the plan is too big to be sealed for an approval.
-            raise ctx.refusal(decision, run, str(too_many)) from too_many
-        raise
+    except RefusedError as grown:
+        return _not_sealed(ctx, run, _unsealed(ctx, run, _grown(decision, grown)))
     again = ctx.decide(sealed.plan)
     if isinstance(decision, Refused) and isinstance(again, Approved):
         # Rows went away between counting and sealing. What was said stands; the next run decides anew.
@@ -235,6 +231,32 @@ def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, othe
         decision=again,
         sealed_bytes=sealed.bytes,
         exit_code=ExitCode.REFUSED if state is RunState.REFUSED else ExitCode.DONE,
+    )
+
+
+def _grown(decision: Decision, error: RefusedError) -> Refused:
+    """Refuse a plan that turned out to be too big only while it was sealed."""
+    found = finding(TOO_MANY, str(error))
+    return Refused(
+        plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings)
+    )
+
+
+def _unsealed(ctx: PurgeContext, run: str, decision: Refused) -> Refused:
+    """Record a refused plan whose keys cannot be sealed, and which can therefore not be approved."""
+    change = RunChange(plan=decision.plan, decision=decision, exit_code=ExitCode.REFUSED)
+    ctx.ledger.move(run, RunState.REFUSED, change=change)
+    return decision
+
+
+def _not_sealed(ctx: PurgeContext, run: str, decision: Refused) -> Report:
+    return Report(
+        job=ctx.job,
+        run=run,
+        state=RunState.REFUSED,
+        plan=decision.plan,
+        decision=decision,
+        exit_code=ExitCode.REFUSED,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
 from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
+from safedelete.errors import ExitCode, SafeDeleteError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open
 from safedelete.ports import Lease, RunChange, RunRecord
@@ -18,8 +19,8 @@ from safedelete.runner.report import Report
 
 log = structlog.get_logger("safedelete.run")
 
-Resume: TypeAlias = Callable[[RunRecord, Approved, Tally], Report]
-"""Goes on with an interrupted run under a renewed approval, and tells of what abandoned ones left."""
+Resume: TypeAlias = Callable[[RunRecord, Approved], Report]
+"""Goes on with an interrupted run under a renewed approval."""
 
 
 def mark_crashed(ctx: PurgeContext) -> None:
@@ -33,16 +34,15 @@ def mark_crashed(ctx: PurgeContext) -> None:
         log.warning("an earlier run crashed", run=record.run, owner=record.owner)
 
 
-def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> tuple[Report | None, Tally]:
+def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:
     """Finish the newest interrupted run if it still fits; abandon the others, their doubts settled first.
 
     A run that fits is decided again, under the limits as they are now and under its approval if it had one.
 
     Returns:
-        The report of the run that was finished, if any, and the outcomes that abandoned runs were given.
+        The report of the run that was finished, if any. What abandoned ones left is told by :func:`untold`.
     """
     mark_crashed(ctx)
-    inherited = Tally()
     fitting: tuple[RunRecord, Approved] | None = None
     for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=RESUMABLE):
         why = _too_late(ctx, record, fitting)
@@ -52,8 +52,50 @@ def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> tuple[Report |
                 fitting = (record, decision)
                 continue
             why = "the limits refuse it now: " + ", ".join(sorted({f.code for f in decision.findings}))
-        inherited += _abandon(ctx, lease, record, why)
-    return (resume(*fitting, inherited) if fitting is not None else None), inherited
+        _abandon(ctx, lease, record, why)
+    return resume(*fitting) if fitting is not None else None
+
+
+def untold(ctx: PurgeContext) -> Sequence[RunRecord]:
+    """Return abandoned runs with failed or unknown items that no run has yet told of by how it ended. Reads only.
+
+    Asked of the ledger, not remembered: the run that abandoned them may itself have died before it could tell.
+    """
+    return [
+        record
+        for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states={RunState.ABANDONED})
+        if record.exit_code != ExitCode.STORE and not _total(record).clean
+    ]
+
+
+def inherited(records: Sequence[RunRecord]) -> Tally:
+    """Add up what abandoned runs left."""
+    return sum((_total(record) for record in records), Tally())
+
+
+def told(ctx: PurgeContext, records: Sequence[RunRecord]) -> None:
+    """Record that a run has told of these by how it ended. Idempotent; a crash before it tells twice, not never."""
+    for record in records:
+        ctx.ledger.move(record.run, RunState.ABANDONED, change=RunChange(exit_code=ExitCode.STORE))
+
+
+def mention(ctx: PurgeContext, error: SafeDeleteError) -> None:
+    """Add what abandoned runs left to an error that ends this one; it stays owed until a run ends with exit code 7."""
+    try:
+        left = untold(ctx)
+    except SafeDeleteError as second:
+        log.warning("what earlier runs left cannot be read", job=ctx.job, error=str(second))
+        return
+    if left:
+        sums = inherited(left)
+        runs = ", ".join(record.run for record in left)
+        error.args = (
+            f"{error} An earlier run ({runs}) left {sums.failed:,} failed and {sums.unknown:,} unknown item(s).",
+        )
+
+
+def _total(record: RunRecord) -> Tally:
+    return sum(record.tally.values(), Tally())
 
 
 def unfit(ctx: PurgeContext, record: RunRecord) -> str:
@@ -84,14 +126,14 @@ def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Ap
     return f"it is {age} old; resume_within is {ctx.resume_within}" if age > ctx.resume_within else ""
 
 
-def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> Tally:
+def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> None:
     log.warning("abandoning an earlier run", run=record.run, why=why)
     plan = record.plan
     parts: list[Part | None] = []
     if plan is not None and plan.database == ctx.setting.database:
         here = {part.target.name: part for part in ctx.parts}
         parts = [here.get(target.name) for target in plan.targets]
-    added = settle_open(
+    settle_open(
         record.run,
         parts,
         ctx.ledger,
@@ -106,9 +148,10 @@ def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> Ta
             reason=why,
             finished_at=ctx.clock.now(),
             tally=ctx.tallies(plan, record.run),
+            # Whatever an interrupted run ended with before: what it leaves is yet to be told.
+            exit_code=ExitCode.INCOMPLETE,
         ),
     )
-    return added
 
 
 def expire(ctx: PurgeContext) -> None:

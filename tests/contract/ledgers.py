@@ -114,6 +114,14 @@ class LedgerContract:
             ledger.move("RUNA", RunState.ABANDONED, change=RunChange(reason="no"))
         assert ledger.record("RUNA") == a_run()
 
+    def test_a_run_that_is_reopened_forgets_how_it_ended(self, ledger: Ledger) -> None:
+        ledger.begin(a_run())
+        for state in (RunState.RUNNING, RunState.INTERRUPTED):
+            ledger.move("RUNA", state, change=RunChange(finished_at=AT, reason="late", exit_code=4, owner="x"))
+        ledger.move("RUNA", RunState.RUNNING, change=RunChange(owner="y", reopened=True))
+        found = ledger.record("RUNA")
+        assert (found.finished_at, found.reason, found.exit_code, found.owner) == (None, "", None, "y")
+
     def test_a_move_by_another_owner_changes_nothing(self, ledger: Ledger) -> None:
         ledger.begin(a_run())
         with pytest.raises(LedgerError):

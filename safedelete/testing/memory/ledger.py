@@ -144,7 +144,13 @@ class MemoryLedger:
         if owner is not None and now.owner != owner:
             raise LedgerError(f"Run {now.run} was changed by another process.", deleted=None)
         given = change or RunChange()
-        new = {f.name: getattr(given, f.name) for f in fields(given) if getattr(given, f.name) is not None}
+        new = {
+            f.name: getattr(given, f.name)
+            for f in fields(given)
+            if f.name != "reopened" and getattr(given, f.name) is not None
+        }
+        if given.reopened:
+            now = replace(now, finished_at=None, reason="", exit_code=None)
         self._runs[now.run] = replace(now, state=to, **new)
         return self._runs[now.run]
 

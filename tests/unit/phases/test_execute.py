@@ -15,6 +15,7 @@ from safedelete.core.seal import encode
 from safedelete.errors import (
     BlastRadiusError,
     ExitCode,
+    IncompleteError,
     InterruptedRunError,
     LedgerError,
     LockLostError,
@@ -88,7 +89,47 @@ def test_a_ledger_elsewhere_knows_of_the_batch_before_and_is_told_after(owns: bo
     assert process.run().exit_code is ExitCode.DONE
     order = [name for name in steps(process.watch.calls) if name.startswith(("ledger", "batch"))]
     assert order.index("ledger.doubt") < order.index("batch.hold")
-    assert order[-2:] == ["batch.commit", "ledger.settle"]
+    assert order[-2:] == ["batch.commit", "ledger.open"]
+    assert "ledger.settle" not in order
+
+
+def test_a_holder_that_thaws_after_its_commit_does_not_overwrite_a_ledger_elsewhere() -> None:
+    world = World(expired=2, apart=True)
+    taken = []
+
+    def other() -> None:
+        world.clock.freeze(61)
+        taken.append(world.process("host:2").run())
+
+    with pytest.raises(LockLostError):
+        world.process(at=on("batch.commit", other, moment="after")).run()
+    # The successor found rows and objects gone already; that, not the first process's view, is the record.
+    assert (world.total("RUN00001").gone, world.total("RUN00001").deleted) == (2, 0)
+    assert world.last().state is taken[0].state
+
+
+def test_a_frozen_holder_of_a_prefix_reopens_no_batch() -> None:
+    world = World(expired=0)
+    scratch(world)
+
+    def freeze() -> None:
+        world.clock.freeze(61)
+        raise StoreError("the store does not answer")
+
+    process = world.process(parts=prefix_only, at=on("objects.delete", freeze))  # type: ignore[arg-type]
+    with pytest.raises(LockLostError):
+        process.run()
+    assert process.watch.calls.count("ledger.doubt") == 1
+
+
+def test_a_prefix_batch_asks_the_lease_before_it_speaks_to_the_ledger() -> None:
+    world = World(expired=0)
+    scratch(world)
+    process = world.process(parts=prefix_only)  # type: ignore[arg-type]
+    process.run()
+    calls = process.watch.calls
+    first = calls.index("ledger.doubt")
+    assert calls[first - 2 : first] == ["lease.gate", "lease.gate"]
 
 
 # --- rows that are not what was sealed ---
@@ -436,6 +477,26 @@ def test_a_store_that_keeps_failing_interrupts_the_run() -> None:
     assert world.process("host:2").run().resumed
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_a_batch_that_was_cancelled_is_not_tried_again_after_a_stop(late: bool) -> None:
+    world = World(expired=3)
+    asked: list[str] = []
+
+    def cancel() -> None:
+        if late:
+            world.clock.advance(3601)
+        else:
+            asked.append("SIGTERM")
+        raise StoreError("canceling statement due to user request")
+
+    process = world.process(at=on("batch.hold", cancel), asked=lambda: asked[0] if asked else None)
+    with pytest.raises(IncompleteError):
+        process.run()
+    assert process.watch.calls.count("rows.begin") == 1
+    assert world.last().state is S.INTERRUPTED
+    assert world.process("host:2").run().total.deleted == 3
+
+
 def test_a_retry_asks_what_the_first_attempt_left() -> None:
     """Its objects went, then the connection broke, then the row came back to life: it is dangling, not changed."""
     world = World(expired=2)
@@ -551,8 +612,9 @@ def test_a_target_that_failed_keeps_the_later_ones_from_being_attempted() -> Non
         parts=with_prefix,  # type: ignore[arg-type]
         at=on("objects.delete", lambda: _policy(world, "1.jpg", Policy.DENIED)),
     )
-    with pytest.raises(PartialDeleteError, match="Target 1 of 2"):
+    with pytest.raises(PartialDeleteError, match="uploads ended with .* the 1 target") as caught:
         process.run()
+    assert f"safedelete show {world.last().run} --items" in caught.value.hint
     assert world.has_object("tmp/0")
     assert world.outcomes(world.last().run)["tmp/0"].code == "not-attempted"
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from safedelete.core.limits import Guard
 from safedelete.core.run import RunState
 from safedelete.core.seal import digest
 from safedelete.errors import ExitCode, InterruptedRunError, RefusedError
+from safedelete.runner import purge
+from safedelete.runner.context import PurgeContext
+from safedelete.runner.report import Report
 from safedelete.testing.memory import Call
 from tests.worlds import BUCKET, World, batches_of, on
 
@@ -27,11 +33,58 @@ def test_the_plan_carries_the_counts_and_the_digest_of_what_was_sealed() -> None
 
 def test_more_than_max_sealed_is_refused_and_nothing_stays_sealed() -> None:
     world = World(expired=5)
-    with batches_of(2), pytest.raises(RefusedError, match="more than 4 items") as caught:
+    with batches_of(2), pytest.raises(RefusedError, match="5 items would be sealed; max_sealed is 4") as caught:
         world.process(max_sealed=4).run()
     assert caught.value.findings == ("SD104",)
-    assert not list(world.ledger.batches(world.last().run))
+    assert_refused_unsealed(world)
     assert all(world.has_row(n) for n in range(5))
+
+
+def assert_refused_unsealed(world: World) -> None:
+    record = world.last()
+    assert not list(world.ledger.batches(record.run))
+    assert (record.state, record.exit_code) == (RunState.REFUSED, ExitCode.REFUSED)
+    assert record.plan is not None
+    assert record.decision is not None
+    assert "SD104" in {f.code for f in record.decision.findings}
+
+
+def test_a_plan_that_a_run_would_refuse_for_its_size_is_refused_when_it_is_planned() -> None:
+    world = World(expired=5)
+    for report in (
+        purge.plan(world.process(max_sealed=4).ctx),
+        purge.dry_run(world.process(max_sealed=4).ctx),
+        purge.save(world.process(max_sealed=4).ctx),
+    ):
+        assert report.exit_code is ExitCode.REFUSED
+    assert_refused_unsealed(world)
+    assert purge.plan(world.process(max_sealed=5).ctx).exit_code is ExitCode.DONE
+
+
+@pytest.mark.parametrize("verb", [purge.run, purge.save])
+def test_a_plan_that_grows_beyond_max_sealed_while_it_is_sealed_is_recorded_as_refused(
+    verb: Callable[[PurgeContext], Report],
+) -> None:
+    world = World(expired=4)
+    process = world.process(max_sealed=4, at=on("ledger.seal", lambda: world.add(5) and None))
+    with batches_of(2), suppress(RefusedError):
+        assert verb(process.ctx).exit_code is ExitCode.REFUSED
+    assert_refused_unsealed(world)
+    assert all(world.has_row(n) for n in range(4))
+
+
+def test_what_the_guard_refused_is_recorded_also_when_it_is_too_big_to_be_sealed() -> None:
+    world = World(expired=5)
+    with pytest.raises(RefusedError) as caught:
+        world.process(max_sealed=4, guard=Guard(max_items=3)).run()
+    assert set(caught.value.findings) == {"SD101", "SD104"}
+    assert_refused_unsealed(world)
+
+
+def test_a_seal_is_not_refused_when_max_sealed_is_lowered_after_it() -> None:
+    world = World(expired=5)
+    saved = purge.save(world.process().ctx)
+    assert purge.execute_sealed(world.process(max_sealed=4).ctx, str(saved.run)).total.deleted == 5
 
 
 def test_exactly_max_sealed_passes() -> None:

@@ -12,6 +12,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.run import RunState
 from safedelete.errors import DeadlineExceededError, ExitCode, LedgerError, LockLostError, StoreError
 from safedelete.runner.ending import verdict
+from safedelete.testing.memory import Call
 from tests.worlds import World, batches_of, on
 
 S, X, T = RunState, ExitCode, Tally
@@ -119,6 +120,25 @@ def test_whatever_fails_before_the_first_delete_ends_the_run_as_failed(name: str
     assert world.last().state is S.FAILED
     assert not list(world.ledger.batches(world.last().run))
     assert all(world.has_row(n) for n in range(3))
+
+
+@pytest.mark.parametrize("name", ["ledger.tally", "ledger.sealed", "ledger.runs", "ledger.move"])
+def test_a_ledger_that_fails_after_the_last_delete_does_not_say_that_nothing_was_deleted(name: str) -> None:
+    world = World(expired=3)
+    done: list[str] = []
+
+    def at(call: Call) -> None:
+        if call.name == "rows.present" and call.moment == "after":
+            done.append("verified")
+        if call.name == name and done == ["verified"]:
+            done.append("failed")
+            raise LedgerError("the ledger does not answer")
+
+    with pytest.raises(LedgerError) as caught:
+        world.process(at=at).run()
+    assert caught.value.deleted == 3
+    assert world.last().state is S.INTERRUPTED
+    assert world.process("host:2").run().exit_code is X.DONE
 
 
 def test_an_interrupt_from_the_keyboard_leaves_a_run_that_is_resumed() -> None:

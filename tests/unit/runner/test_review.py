@@ -14,6 +14,7 @@ from safedelete.errors import ExitCode, LockHeldError, RefusedError, StalePlanEr
 from safedelete.runner import purge
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.runner.review import approve
+from safedelete.testing.memory import Killed
 from tests.worlds import World, die, on
 
 S = RunState
@@ -108,6 +109,16 @@ def test_an_approval_ends() -> None:
     with pytest.raises(StalePlanError, match="expired"):
         purge.execute_sealed(world.process(**LIMITS).ctx, run)
     assert world.has_row(0)
+
+
+def test_the_guard_holds_an_approval_against_the_time_of_its_decision() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    approval = accept(world, run, expires_in=timedelta(hours=1))
+    world.clock.advance(3600)
+    process = world.process(**LIMITS)
+    decision = process.ctx.decide(world.ledger.record(run).plan, approval)  # type: ignore[arg-type]
+    assert "SD307" in {f.code for f in decision.findings}
 
 
 def test_an_approval_promises_no_more_than_the_sealed_plan_waits() -> None:
@@ -219,6 +230,18 @@ def test_an_approved_run_that_died_is_resumed_under_its_approval() -> None:
     with pytest.raises(BaseException):  # noqa: B017  # the process dies here
         purge.execute_sealed(process.ctx, run)
     world.clock.advance(90)
+    report = world.process("host:2", **LIMITS).run()
+    assert (report.run, report.exit_code) == (run, ExitCode.DONE)
+
+
+def test_an_approved_run_is_resumed_though_its_approval_has_ended_since() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run, expires_in=timedelta(minutes=5))
+    process = world.process(at=on("batch.commit", die), **LIMITS)
+    with pytest.raises(Killed):
+        purge.execute_sealed(process.ctx, run)
+    world.clock.advance(600)
     report = world.process("host:2", **LIMITS).run()
     assert (report.run, report.exit_code) == (run, ExitCode.DONE)
 

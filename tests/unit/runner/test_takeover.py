@@ -13,6 +13,7 @@ from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import (
+    DeadlineExceededError,
     ExitCode,
     LedgerError,
     LockHeldError,
@@ -22,6 +23,7 @@ from safedelete.errors import (
 )
 from safedelete.ports import Presence, Verdict
 from safedelete.runner import purge
+from safedelete.runner.review import approve
 from safedelete.testing.memory import Killed, MemoryRows, MemoryTable, Policy
 from safedelete.wiring.connect import Buckets
 from tests.worlds import BUCKET, Process, World, batches_of, die, on, photo
@@ -46,6 +48,20 @@ def test_a_run_that_died_is_resumed_and_converges() -> None:
     assert (report.run, report.resumed, report.exit_code) == (run, True, ExitCode.DONE)
     assert report.total.deleted == 6
     assert not any(world.has_row(n) or world.has_object(f"{n}.jpg") for n in range(6))
+
+
+def test_a_run_that_is_resumed_does_not_look_ended() -> None:
+    world = World(expired=6)
+    seen: list[Any] = []
+    process = world.process(
+        timeout=timedelta(minutes=5), at=on("batch.commit", lambda: world.clock.advance(301), moment="after")
+    )
+    with batches_of(2):
+        with suppress(DeadlineExceededError):
+            process.run()
+        assert world.last().exit_code == ExitCode.INCOMPLETE
+        world.process("host:2", at=on("rows.begin", lambda: seen.append(world.last()))).run()
+    assert (seen[0].state, seen[0].finished_at, seen[0].reason, seen[0].exit_code) == (S.RUNNING, None, "", None)
 
 
 def test_nobody_takes_over_before_the_lease_has_ended() -> None:
@@ -115,6 +131,17 @@ def test_a_row_that_came_back_to_life_without_its_object_is_named() -> None:
     assert report.inherited.failed == 3  # the rows that still match have lost their objects just so
     assert report.exit_code is ExitCode.STORE
     assert "An earlier run left 3 failed" in report.message
+
+
+def test_what_an_abandoned_run_left_is_named_by_every_refusal_until_a_run_has_told_of_it() -> None:
+    world = World(expired=3)
+    old = in_doubt(world)
+    for night in range(2):
+        with pytest.raises(RefusedError, match=rf"SD110.* \({old}\) left 3 failed and 0 unknown"):
+            world.process(f"host:{night + 2}", fingerprint="f2").run()
+    accepted = approve(world.ledger, world.clock, world.last().run, reason="renamed", who="ann")
+    told = purge.execute_sealed(world.process("host:4", fingerprint="f2").ctx, accepted.run)
+    assert told.exit_code is ExitCode.STORE
 
 
 def test_a_batch_never_begun_is_called_not_attempted() -> None:

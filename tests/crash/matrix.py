@@ -1,0 +1,298 @@
+"""The matrix: every boundary of a run, what happens there and afterwards, and how many of them are tried."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.crash import promises
+from tests.crash.nursery import KILLED
+from tests.crash.promises import Names
+from tests.crash.purges import LIMIT
+from tests.crash.world import Lab, LedgerRun, Stores, Written
+
+WORKERS = 2
+EVERY_BOUNDARY = os.environ.get("SAFEDELETE_CRASH") == "all"
+SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "6"))
+"""Boundaries tried beside the ends of each stretch, evenly over the whole run."""
+
+
+SLACK = 8
+"""A run may pass this many boundaries fewer than the recorded one (a server's statistics that come a moment later)."""
+
+
+class Boundary(NamedTuple):
+    """One place where a run can die.
+
+    Attributes:
+        number: Its number, from 0.
+        label: Before or after what.
+        picture: A number for what would be left behind.
+        left: How many boundaries came after it.
+    """
+
+    number: int
+    label: str
+    picture: int
+    left: int = SLACK
+
+
+class Start(NamedTuple):
+    """What the run that dies is.
+
+    Attributes:
+        purge: Name of its definition.
+        role: Who calls the database; None for the tables' owner.
+        locked: A row that somebody else has locked all the while.
+    """
+
+    purge: str
+    role: str | None = None
+    locked: int | None = None
+
+
+class Change(NamedTuple):
+    """What is not any more as the dead run had it.
+
+    Attributes:
+        purge: Name of the definition from now on.
+        environment: Name of the environment.
+        access_key: Who calls the object store.
+        role: Who calls the database; None for the same as before.
+    """
+
+    purge: str
+    environment: str = "matrix"
+    access_key: str = "runner"
+    role: str | None = None
+
+
+def recorded(lab: Lab, start: Start) -> list[Boundary]:
+    """Run a purge to its end and return every boundary it passed."""
+    lab.seed()
+    with lab.locked(start.locked):
+        return _passed(lab, Change(start.purge, role=start.role))
+
+
+def recorded_second(lab: Lab, start: Start, first: int, change: Change) -> list[Boundary]:
+    """Kill a run at a boundary, and return every boundary that the next one passed."""
+    case = Case(lab, start)
+    assert case.dies_at(Boundary(first, "", 0)), case.broken
+    case.changes_to(change)
+    return _passed(lab, change)
+
+
+def _passed(lab: Lab, change: Change) -> list[Boundary]:
+    passed: list[Boundary] = []
+    with lab.camera() as picture:
+
+        def at_each(label: str) -> None:
+            passed.append(Boundary(len(passed), label, picture()))
+
+        lab.run(
+            change.purge,
+            at_each=at_each,
+            environment=change.environment,
+            access_key=change.access_key,
+            role=change.role,
+        )
+    return [here._replace(left=len(passed) - 1 - here.number) for here in passed]
+
+
+def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
+    """Return the last boundary of each stretch that leaves one picture: every different way to have died."""
+    following = [*passed[1:], None]
+    return [
+        here
+        for here, after in zip(passed, following, strict=True)
+        if after is None or after.picture != here.picture
+    ]
+
+
+def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
+    """Return the boundaries to try: all, or both ends of each stretch that leaves one picture, and some between.
+
+    A dead process leaves nothing but what the stores hold, so within a stretch of one picture every death is the same
+    death; the ones between are there to doubt that.
+    """
+    if EVERY_BOUNDARY:
+        return list(passed)
+    last = [here.number for here in pictures(passed)]
+    wanted = {0, *last, *(number + 1 for number in last[:-1])}
+    wanted |= {place * len(passed) // SPREAD for place in range(SPREAD)}
+    return [passed[number] for number in sorted(wanted)]
+
+
+def tried(
+    labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], list[str]]
+) -> list[str]:
+    """Try every point, on as many labs at a time as there are; returns what broke, with the point's label."""
+    free: SimpleQueue[Lab] = SimpleQueue()
+    for lab in labs:
+        free.put(lab)
+
+    def one(point: Boundary) -> list[str]:
+        lab = free.get()
+        try:
+            return [f"{point.number} {point.label}: {broken}" for broken in trial(lab, point)]
+        finally:
+            free.put(lab)
+
+    with ThreadPoolExecutor(len(labs)) as pool:
+        return [broken for found in pool.map(one, points) for broken in found]
+
+
+def die_write_resume(lab: Lab, start: Start, point: Boundary) -> list[str]:
+    """Kill a run, let the writer write, and let the next two runs go."""
+    case = Case(lab, start)
+    _ = case.dies_at(point) and case.goes_on() and case.converges()
+    return case.broken
+
+
+def die_change_resume(lab: Lab, start: Start, point: Boundary, change: Change) -> list[str]:
+    """As above, with a deployment between the crash and the next run."""
+    case = Case(lab, start)
+    if case.dies_at(point):
+        case.changes_to(change)
+        _ = case.goes_on() and case.converges()
+    return case.broken
+
+
+def die_and_be_refused(lab: Lab, start: Start, point: Boundary) -> list[str]:
+    """As above, with limits that refuse the next run, and are put right for the one after it."""
+    case = Case(lab, start)
+    if case.dies_at(point):
+        case.changes_to(Change("tighter limits"))
+        more_than_the_limit = case.still_due() > LIMIT
+        if not more_than_the_limit or case.is_refused():
+            case.changes_to(Change(start.purge))
+            _ = case.goes_on() and case.converges()
+    return case.broken
+
+
+def die_twice(lab: Lab, start: Start, first: int, point: Boundary, change: Change) -> list[str]:
+    """Kill a run, then kill the next one at the point, and let the two after that go."""
+    case = Case(lab, start)
+    if case.dies_at(Boundary(first, "", 0)):
+        case.changes_to(change)
+        _ = case.dies_again_at(point) and case.goes_on() and case.converges()
+    return case.broken
+
+
+class Case:
+    """One death and what came after it; each step looks at the stores before and after, and says what broke."""
+
+    def __init__(self, lab: Lab, start: Start) -> None:
+        self.lab = lab
+        self.change = Change(start.purge, role=start.role)
+        self._locked = start.locked
+        self.broken: list[str] = []
+        self._names = Names.of(start.purge)
+        self._objects_alone = start.purge == "prefix"
+        self._written: list[Written] = []
+        self._told: set[str] = set()
+        """Runs that a process has ended other than with 0 after."""
+        lab.seed()
+        self._now = lab.look()
+        self._ever = frozenset(self._now.objects)
+
+    def dies_at(self, point: Boundary) -> bool:
+        """The first run, killed; then the writer."""
+        self._run(point, self._locked)
+        return self._writes(point.number)
+
+    def changes_to(self, change: Change) -> None:
+        """A deployment."""
+        self.change = change
+        if change.environment != "matrix":
+            ended = self.lab.run(change.purge, verb="adopt", environment=change.environment)
+            assert ended.status == 0, ended.said
+
+    def dies_again_at(self, point: Boundary) -> bool:
+        """The next run, killed as well; then the writer again."""
+        self._run(point)
+        return self._writes(point.number + 7)
+
+    def goes_on(self) -> bool:
+        """The next run, to its end."""
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        self._must("the next run", promises.the_exit_is_right(runs, self._told, status))
+        self._settled("the next run", runs, status)
+        return not self.broken
+
+    def still_due(self) -> int:
+        """How many rows are due now."""
+        return sum(row.due for row in self._now.rows.values())
+
+    def is_refused(self) -> bool:
+        """The next run, which the limits refuse: it deletes nothing, and settles what the dead one left in doubt."""
+        before = self._now
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        if status != 3:
+            self.broken.append(f"the refused run ended with {status}")
+        if self._now != before:
+            self.broken.append("the refused run changed something")
+        every = {run.run for run in runs}
+        self._must(
+            "the refused run", promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, every)
+        )
+        return not self.broken
+
+    def converges(self) -> bool:
+        """A further run: whatever is due is done, and nothing is left to say."""
+        status = self._run(None)
+        runs = self.lab.sealed_and_said()
+        self._must("a further run", promises.the_exit_is_right(runs, self._told, status))
+        self._settled("a further run", runs, status)
+        self._must("a further run", promises.all_is_done(self._now, self.change.purge))
+        return not self.broken
+
+    def _run(self, point: Boundary | None, locked: int | None = None) -> int:
+        change = self.change
+        with self.lab.locked(locked):
+            ended = self.lab.run(
+                change.purge,
+                kill_at=None if point is None else point.number,
+                environment=change.environment,
+                access_key=change.access_key,
+                role=change.role,
+            )
+        self.lab.let_time_pass()
+        before, self._now = self._now, self.lab.look()
+        runs = self.lab.sealed_and_said()
+        step = "an ended run" if point is None else "the killed run"
+        if point is not None and ended.status != KILLED and point.left >= SLACK:
+            self.broken.append(f"{step} ended with {ended.status} before it could be killed: {ended.said}")
+        if ended.status == 1:
+            self.broken.append(f"{step}: {ended.said}")
+        self._went(step, before, runs)
+        return ended.status
+
+    def _went(self, step: str, before: Stores, runs: list[LedgerRun]) -> None:
+        if self._objects_alone:
+            self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
+        else:
+            names = Names.of(self.change.purge)
+            self._must(step, promises.nothing_but_the_sealed_went(before, self._now, runs, names))
+
+    def _settled(self, step: str, runs: list[LedgerRun], status: int) -> None:
+        self._must(step, promises.the_ledger_is_true(self._now, runs, self._written))
+        if status == 7:
+            self._told |= {run.run for run in runs}
+        if not self._objects_alone:
+            self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, self._told))
+
+    def _writes(self, number: int) -> bool:
+        write = self.lab.write_objects if self._objects_alone else self.lab.write
+        self._written.append(write(number))
+        self._now = self.lab.look()
+        self._ever |= frozenset(self._now.objects)
+        return not self.broken
+
+    def _must(self, step: str, broken: promises.Iterator[str]) -> None:
+        self.broken += [f"{step}: {what}" for what in broken]

@@ -1,0 +1,165 @@
+"""The promises, asked of the stores: what may have changed between two looks, and what the ledger must say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from safedelete.declare import Purge
+from safedelete.declare.targets import Rows
+from tests.crash.purges import BUCKET, PREFIX, PURGES
+from tests.crash.world import Claim, LedgerRun, Place, Row, Stores, Written
+
+FINISHED = {"succeeded", "failed", "incomplete", "abandoned", "refused"}
+BAD = {"failed", "unknown"}
+LOUD = {("failed", "dangling"), ("unknown", "unreachable"), ("unknown", "unseen")}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which objects a row owns, by a definition."""
+
+    places: tuple[tuple[str, str], ...]
+    """Bucket and column."""
+
+    @classmethod
+    def of(cls, purge: str) -> Names:
+        declared: Purge = PURGES[purge]()
+        return cls(
+            tuple(
+                (keys.bucket, str(column.key))
+                for target in declared.targets
+                if isinstance(target, Rows)
+                for keys in target.owns
+                for column in keys.columns
+            )
+        )
+
+    def __call__(self, row: Row) -> frozenset[Place]:
+        named = [(bucket, getattr(row, column)) for bucket, column in self.places]
+        return frozenset((bucket, key) for bucket, key in named if key is not None)
+
+
+def nothing_but_the_sealed_went(
+    before: Stores, after: Stores, runs: Sequence[LedgerRun], names: Names
+) -> Iterator[str]:
+    """Executed ⊆ sealed, and no row is gone while an object of its is still there."""
+    sealed = {(claim.item, claim.named) for run in runs for claim in run.claims}
+    for i, row in before.rows.items():
+        if i in after.rows:
+            if after.rows[i] != row:
+                yield f"row {i} was altered: {row}, now {after.rows[i]}"
+            continue
+        if not row.due:
+            yield f"row {i} is gone, though it was not due"
+        if (i, names(row)) not in sealed:
+            yield f"row {i} is gone, though it was not sealed as it was"
+        for place in sorted(names(row) & after.objects.keys()):
+            yield f"row {i} is gone, and its object {place} is still there"
+    if not names.places:
+        yield from (f"object {place} is gone" for place in before.objects if place not in after.objects)
+        return
+    owners = {place: i for i, row in before.rows.items() for place in names(row) if row.due}
+    for place in before.objects.keys() - after.objects.keys():
+        owner = owners.get(place)
+        if owner is None:
+            yield f"object {place} is gone, though no row that was due named it"
+        elif (owner, names(before.rows[owner])) not in sealed:
+            yield f"object {place} is gone, though row {owner} was not sealed as it was"
+
+
+def nothing_but_the_sealed_objects_went(
+    before: Stores, after: Stores, runs: Sequence[LedgerRun]
+) -> Iterator[str]:
+    """As above for a prefix purge: only sealed objects, as they were when they were sealed."""
+    sealed = {place for run in runs for claim in run.claims for place in claim.named}
+    for place, etag in before.objects.items():
+        if place in after.objects:
+            continue
+        if place not in sealed:
+            yield f"object {place} is gone, though it was not sealed"
+        if etag != OLD_ETAG:
+            yield f"object {place} is gone, though it was overwritten since it was sealed"
+    if before.rows != after.rows:
+        yield "rows changed"
+
+
+OLD_ETAG = "149603e6c03516362a8da23f624db945"
+"""Of the content that every seeded object has: b"old"."""
+
+
+def dangling(stores: Stores, names: Names, ever: frozenset[Place]) -> dict[int, list[Place]]:
+    """Return the rows that name an object which was there once and is not any more."""
+    lost = {i: sorted((names(row) & ever) - stores.objects.keys()) for i, row in stores.rows.items()}
+    return {i: places for i, places in lost.items() if places}
+
+
+def no_loss_is_quiet(
+    after: Stores, runs: Sequence[LedgerRun], names: Names, ever: frozenset[Place], told: Collection[str]
+) -> Iterator[str]:
+    """A row without its object is failed(dangling) in the ledger, and a process or a run in the ledger ended with more than 0.
+
+    Where its bucket is not declared any more nobody can look, and the ledger says that it does not know.
+    """
+    for i, places in dangling(after, names, ever).items():
+        said = [run for run in runs for c in run.claims if c.item == i and (c.state, c.code) in LOUD]
+        if not said:
+            found = [(run.state, c.state, c.code) for run in runs for c in run.claims if c.item == i]
+            yield f"row {i} is there without {places}, and the ledger says {found}"
+        elif not any(run.run in told or run.exit_code == 7 for run in said):
+            yield f"row {i} is there without {places}, and nothing ended with anything but 0"
+
+
+def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequence[Written]) -> Iterator[str]:
+    """Sums match, nothing is left open, and the last word on each item is what the stores show."""
+    taken = {item for w in written for item in (w.deleted, w.removed)}
+    made = {w.overwritten for w in written}
+    last: dict[int | str, Claim] = {}
+    for run in runs:
+        yield from (f"run {run.state}: {problem}" for problem in run.problems)
+        if run.state not in FINISHED:
+            yield f"a run is left {run.state}"
+        if run.state != "refused":
+            last |= {claim.item: claim for claim in run.claims}
+    for item, claim in last.items():
+        there = item in after.rows if isinstance(item, int) else (BUCKET, item) in after.objects
+        if claim.state in ("deleted", "gone") and there and item not in made:
+            yield f"{item} is {claim.state} in the ledger, and there"
+        if claim.state in ("changed", "blocked") and not there and item not in taken:
+            yield f"{item} is {claim.state}({claim.code}) in the ledger, and not there"
+        if claim.state == "deleted" and claim.named & after.objects.keys() - {
+            (BUCKET, str(key)) for key in made
+        }:
+            yield f"{item} is deleted in the ledger, and its objects are there"
+        if claim.state == "open":
+            yield f"{item} has no outcome"
+
+
+def the_exit_is_right(runs: Sequence[LedgerRun], told: Collection[str], status: int) -> Iterator[str]:
+    """7 when something is failed or unknown that nobody has been told of, 4 when a row stayed locked, else 0."""
+    if status == 4 and any(c.code == "locked" for c in runs[-1].claims):
+        return
+    bad = [run for run in runs if run.run not in told and any(c.state in BAD for c in run.claims)]
+    untold = [run for run in bad if run.exit_code != 7]
+    if status not in (0, 7):
+        yield f"it ended with {status}"
+    elif status == 7 and not bad:
+        yield "it ended with 7, and nothing is failed or unknown"
+    elif status == 0 and untold:
+        yield f"it ended with 0, and failed or unknown are {[c for r in untold for c in r.claims if c.state in BAD]}"
+
+
+def all_is_done(after: Stores, purge: str) -> Iterator[str]:
+    """Whatever is due is gone, with its objects."""
+    if purge == "prefix":
+        yield from (
+            f"object {place} is old and still there"
+            for place, etag in after.objects.items()
+            if place[1] in OLD_KEYS and etag == OLD_ETAG
+        )
+        return
+    least = 4 if purge == "a stricter predicate" else 0
+    yield from (f"row {i} is due and still there" for i, row in after.rows.items() if row.due and i >= least)
+
+
+OLD_KEYS = {f"{PREFIX}{i}.bin" for i in range(1, 8)}

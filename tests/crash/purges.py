@@ -1,0 +1,59 @@
+"""The purges whose runs are killed, and what a deployment between two runs may have changed about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table
+
+from safedelete import Guard, Purge, Rows, S3Keys, S3Prefix, past
+
+JOB = "matrix"
+LIMIT = 2
+BUCKET, OTHER_BUCKET = "acme-uploads", "acme-moved"
+PREFIX = "tmp/"
+LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
+FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
+
+metadata = MetaData()
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("expires_at", DateTime(timezone=True), index=True),
+    Column("s3_key", String(200), nullable=False, unique=True),
+    Column("thumb_key", String(200), unique=True),
+)
+OPEN = Guard(max_items=10_000, max_fraction=1.0)
+
+
+def _purge(*targets: Rows | S3Prefix, guard: Guard = OPEN) -> Purge:
+    return Purge(JOB, *targets, schedule="rate(1 day)", timeout=timedelta(minutes=10), guard=guard)
+
+
+def _rows(*predicates: object, owns: S3Keys | None = None, guard: Guard = OPEN) -> Purge:
+    return _purge(Rows(uploads, past(uploads.c.expires_at), *predicates, owns=owns), guard=guard)  # type: ignore[arg-type]
+
+
+def _two_keys(bucket: str = BUCKET) -> S3Keys:
+    return S3Keys(bucket, uploads.c.s3_key, uploads.c.thumb_key)
+
+
+def _one_key() -> S3Keys:
+    return S3Keys(BUCKET, uploads.c.s3_key)
+
+
+PURGES: dict[str, Callable[[], Purge]] = {
+    "rows": _rows,
+    "rows and one object each": lambda: _rows(owns=_one_key()),
+    "rows and two objects each": lambda: _rows(owns=_two_keys()),
+    "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
+    # --- what a deployment may have made of "rows and two objects each" since
+    "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
+    "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),
+    "one key column less": lambda: _rows(owns=_one_key()),
+    "owns nothing any more": _rows,
+    "another bucket": lambda: _rows(owns=_two_keys(OTHER_BUCKET)),
+    "tighter limits": lambda: _rows(owns=_two_keys(), guard=Guard(max_items=LIMIT)),
+}

@@ -1,0 +1,108 @@
+"""kill -9 at every I/O boundary, a writer before every resume: the next run converges, and no loss is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.crash.conftest import Say
+from tests.crash.matrix import (
+    Boundary,
+    Change,
+    Start,
+    chosen,
+    die_and_be_refused,
+    die_change_resume,
+    die_twice,
+    die_write_resume,
+    pictures,
+    recorded,
+    recorded_second,
+    tried,
+)
+from tests.crash.world import Lab
+
+pytestmark = pytest.mark.timeout(3600)
+TWO = Start("rows and two objects each")
+
+
+def told(say: Say, what: str, passed: Sequence[Boundary], points: Sequence[Boundary]) -> None:
+    say(
+        f"{what}: {len(passed)} boundaries, {len(pictures(passed))} ways to be dead, {len(points)} points tried"
+    )
+
+
+@pytest.mark.parametrize("purge", ["rows", "rows and one object each", TWO.purge, "prefix"])
+def test_the_next_run_converges_wherever_the_first_was_killed(labs: list[Lab], purge: str, say: Say) -> None:
+    start = Start(purge)
+    passed = recorded(labs[0], start)
+    points = chosen(passed)
+    told(say, purge, passed, points)
+    assert tried(labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+
+
+@pytest.mark.parametrize(
+    "start",
+    [Start(TWO.purge, role="sd_cannot_lock"), Start(TWO.purge, locked=2), Start("rows", locked=2)],
+    ids=str,
+)
+def test_it_converges_where_rows_are_locked_or_cannot_be(
+    postgres_labs: list[Lab], start: Start, say: Say
+) -> None:
+    if start.role is not None and not postgres_labs[0].has_roles:
+        pytest.skip("no roles can be made on the server that was given")
+    passed = recorded(postgres_labs[0], start)
+    points = chosen(passed)
+    told(say, str(start), passed, points)
+    assert tried(postgres_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+
+
+CHANGES = {
+    "another predicate": Change("another predicate"),
+    "a stricter predicate": Change("a stricter predicate"),
+    "a key column less": Change("one key column less"),
+    "owns nothing": Change("owns nothing any more"),
+    "another bucket": Change("another bucket"),
+    "another access key": Change(TWO.purge, access_key="someone-else"),
+    "another environment": Change(TWO.purge, environment="elsewhere"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_run_of_something_else_is_abandoned_and_told_of(
+    sqlite_labs: list[Lab], change: Change, say: Say
+) -> None:
+    passed = recorded(sqlite_labs[0], TWO)
+    points = pictures(passed)
+    told(say, str(change), passed, points)
+    assert tried(sqlite_labs, points, lambda lab, point: die_change_resume(lab, TWO, point, change)) == []
+
+
+def test_a_run_of_another_role_is_abandoned_and_told_of(postgres_labs: list[Lab], say: Say) -> None:
+    if not postgres_labs[0].has_roles:
+        pytest.skip("no roles can be made on the server that was given")
+    change = Change(TWO.purge, role="sd_other")
+    passed = recorded(postgres_labs[0], TWO)
+    points = pictures(passed)
+    told(say, str(change), passed, points)
+    assert tried(postgres_labs, points, lambda lab, point: die_change_resume(lab, TWO, point, change)) == []
+
+
+def test_a_run_that_the_limits_refuse_now_is_abandoned_and_told_of(sqlite_labs: list[Lab], say: Say) -> None:
+    passed = recorded(sqlite_labs[0], TWO)
+    points = pictures(passed)
+    told(say, "tighter limits", passed, points)
+    assert tried(sqlite_labs, points, lambda lab, point: die_and_be_refused(lab, TWO, point)) == []
+
+
+@pytest.mark.parametrize(
+    "change", [Change(TWO.purge), CHANGES["another predicate"]], ids=["resumed", "abandoned"]
+)
+def test_the_run_after_two_killed_ones_converges(sqlite_labs: list[Lab], change: Change, say: Say) -> None:
+    # Killed first where the second batch's objects are gone and its rows are not.
+    in_doubt = [b.number for b in recorded(sqlite_labs[0], TWO) if b.label == "after http DeleteObjects"][-2]
+    passed = recorded_second(sqlite_labs[0], TWO, in_doubt, change)
+    points = pictures(passed)
+    told(say, f"killed twice, {change}", passed, points)
+    assert tried(sqlite_labs, points, lambda lab, point: die_twice(lab, TWO, in_doubt, point, change)) == []

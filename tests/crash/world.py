@@ -1,0 +1,419 @@
+"""The stores around a run, and everybody else who touches them: the seeder, the writer, and whoever looks afterwards.
+
+Nothing here goes through safedelete, but for decoding the sealed batches that only the ledger has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
+from sqlalchemy.pool import NullPool
+
+from safedelete.core.seal import ObjectBatch, RowBatch, decode
+from safedelete.ledger import tables
+from safedelete.locks import lease
+from safedelete.testing.servers import StubS3
+from tests.conftest import HOST_NAMES, HOST_PREFIXES
+from tests.crash.nursery import Ended, Task
+from tests.crash.purges import BUCKET, FAR_AHEAD, LONG_AGO, OTHER_BUCKET, PREFIX, metadata, uploads
+
+ELIGIBLE, KEPT = range(1, 8), range(8, 13)
+"""Ids of the rows that are due, in batches of three, and of those that are not."""
+
+ROLES = {"sd_other": "SELECT, DELETE, UPDATE", "sd_cannot_lock": "SELECT, DELETE"}
+"""Further roles on PostgreSQL, and what each may do to the purged table."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Row(NamedTuple):
+    """One row as the database has it."""
+
+    due: bool
+    s3_key: str
+    thumb_key: str | None
+
+
+Place = tuple[str, str]
+"""Bucket and key."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What the database and the object store hold at one moment."""
+
+    rows: Mapping[int, Row]
+    objects: Mapping[Place, str]
+    """Every object with its ETag."""
+
+
+class Claim(NamedTuple):
+    """What the ledger says about one sealed item: an id or a key, what it named, and what became of it."""
+
+    item: int | str
+    named: frozenset[Place]
+    state: str
+    code: str
+
+
+@dataclass(frozen=True)
+class LedgerRun:
+    """One run as the ledger has it."""
+
+    run: str
+    state: str
+    exit_code: int | None
+    reason: str
+    claims: tuple[Claim, ...]
+    problems: tuple[str, ...]
+    """What does not add up in it."""
+
+
+class Written(NamedTuple):
+    """What the writer did."""
+
+    unexpired: int | None = None
+    renamed: int | None = None
+    deleted: int | None = None
+    overwritten: str | None = None
+    removed: str | None = None
+
+
+class Lab:
+    """A database, an object store and a nursery of its own; used by one thread at a time.
+
+    Args:
+        folder: For the database files of SQLite.
+        postgres: URL of an empty PostgreSQL database; None for SQLite.
+        elsewhere: Whether the ledger is in a database of its own.
+    """
+
+    def __init__(self, folder: Path, postgres: str | None = None, *, elsewhere: bool = False) -> None:
+        self.folder = folder
+        self.url = postgres or f"sqlite:///{folder / 'acme.db'}"
+        self.ledger_url = f"sqlite:///{folder / 'ledger.db'}" if elsewhere else None
+        self.store = StubS3(record=False)
+        self.engine: Engine = create_engine(self.url, poolclass=NullPool)
+        self.ledger: Engine = create_engine(self.ledger_url or self.url, poolclass=NullPool)
+        self._leases = [self.engine, *([self.ledger] if elsewhere else [])]
+        self._nursery: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.store.start()
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(HOST_PREFIXES) and k not in HOST_NAMES
+        }
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.nursery"],
+            cwd=ROOT,
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._nursery_says("ready")
+        metadata.create_all(self.engine)
+        self._must(self.run("rows and two objects each", verb="init"))
+        for role, rights in ROLES.items():
+            if self.has_roles:
+                self._let_in(role, rights)
+        self._must(self.run("another bucket", verb="init"))
+        with self.ledger.connect() as connection:
+            self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._nursery is not None
+        self._nursery.communicate()
+        self.store.stop()
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        purge: str,
+        *,
+        verb: str = "run",
+        kill_at: int | None = None,
+        at_each: Callable[[str], None] | None = None,
+        environment: str = "matrix",
+        access_key: str = "runner",
+        role: str | None = None,
+    ) -> Ended:
+        """Run a purge in a child, to its end or to the boundary where it is killed.
+
+        With ``at_each`` the child stands still at each boundary until that returns.
+        """
+        url = self.url if role is None else self.url.replace("//safedelete@", f"//{role}@")
+        env = {
+            "SAFEDELETE_DATABASE_URL": url,
+            "SAFEDELETE_ENVIRONMENT": environment,
+            # Its heartbeats, a quarter of this apart, would be boundaries at moments of their own.
+            "SAFEDELETE_LEASE_SECONDS": "3600",
+            "AWS_ENDPOINT_URL": self.store.endpoint,
+            "AWS_ACCESS_KEY_ID": access_key,
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "NO_PROXY": "127.0.0.1",
+        }
+        if self.ledger_url is not None:
+            env["SAFEDELETE_LEDGER_URL"] = self.ledger_url
+        assert self._nursery is not None
+        assert self._nursery.stdin is not None
+        self._nursery.stdin.write(json.dumps(Task(purge, env, verb, kill_at, at_each is not None)) + "\n")
+        self._nursery.stdin.flush()
+        while True:
+            said = json.loads(self._nursery_says())
+            if not isinstance(said, str):
+                return Ended(*said)
+            assert at_each is not None
+            at_each(said)
+            self._nursery.stdin.write("on\n")
+            self._nursery.stdin.flush()
+
+    def _nursery_says(self, expected: str | None = None) -> str:
+        assert self._nursery is not None
+        assert self._nursery.stdout is not None
+        line = self._nursery.stdout.readline().strip()
+        assert line, "the nursery has ended"
+        assert expected in (None, line)
+        return line
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether other roles can be made here: on a server of our own that asks for no password."""
+        return self.url.startswith("postgresql") and "//safedelete@" in self.url
+
+    def _let_in(self, role: str, rights: str) -> None:
+        superuser = create_engine(self.url.replace("//safedelete@", "//postgres@"), poolclass=NullPool)
+        with superuser.begin() as connection:
+            known = connection.execute(
+                text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}
+            ).first()
+            if known is None:
+                connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+            connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"))
+            connection.execute(text(f"REVOKE ALL ON uploads FROM {role}"))
+            connection.execute(text(f"GRANT {rights} ON uploads TO {role}"))
+
+    @staticmethod
+    def _must(ended: Ended) -> None:
+        assert ended.status == 0, ended.said
+
+    # --- the seeder, the writer, and time ---------------------------------------------------------------------------
+
+    def seed(self) -> None:
+        """Empty everything, bind the ledger as at first, and fill the stores anew."""
+        with self.ledger.begin() as connection:
+            connection.execute(delete(tables.meta))
+            connection.execute(insert(tables.meta), self._binding)
+            for table in (tables.run, tables.batch, tables.approval):
+                connection.execute(delete(table))
+        rows = [
+            {
+                "id": i,
+                "expires_at": LONG_AGO if i in ELIGIBLE else FAR_AHEAD,
+                "s3_key": f"u/{i}.jpg",
+                "thumb_key": None if i % 3 == 0 else f"t/{i}.webp",
+            }
+            for i in (*ELIGIBLE, *KEPT)
+        ]
+        rows[-1]["expires_at"] = None
+        with self.engine.begin() as connection:
+            connection.execute(delete(uploads))
+            connection.execute(insert(uploads), rows)
+        for engine in self._leases:
+            with engine.begin() as connection:
+                connection.execute(delete(lease.table))
+        self.store._buckets.clear()
+        self.store._sorted.clear()
+        for bucket in (BUCKET, OTHER_BUCKET):
+            self.store.create_bucket(bucket)
+            for row in rows:
+                for key in (row["s3_key"], row["thumb_key"]):
+                    if key is not None:
+                        self.store.put(bucket, str(key), b"old")
+            self.store.put(bucket, "loose/1.jpg", b"nobody names it")
+        for i in (*ELIGIBLE, *KEPT):
+            modified = LONG_AGO if i in ELIGIBLE else datetime.now(UTC)
+            self.store.put(BUCKET, f"{PREFIX}{i}.bin", b"old", modified=modified)
+
+    def write(self, number: int) -> Written:
+        """Change rows as an application may at any moment: un-expire one, rename another's object, delete a third.
+
+        Prefers rows whose objects are gone already, since those are where a quiet loss could hide.
+        """
+        now = self.look()
+        dice = random.Random(number)
+        due = [i for i, row in now.rows.items() if row.due]
+        dice.shuffle(due)
+        due.sort(key=lambda i: (BUCKET, now.rows[i].s3_key) in now.objects)
+        order = [0, 1, 2]
+        dice.shuffle(order)
+        first = due[:3]
+        picked = [first[place] if place < len(first) else None for place in order]
+        unexpired, renamed, deleted = picked
+        with self.engine.begin() as connection:
+            if unexpired is not None:
+                connection.execute(
+                    update(uploads).where(uploads.c.id == unexpired).values(expires_at=FAR_AHEAD)
+                )
+            if renamed is not None:
+                for bucket in (BUCKET, OTHER_BUCKET):
+                    self.store.put(bucket, f"new/{renamed}.jpg", b"new")
+                connection.execute(
+                    update(uploads).where(uploads.c.id == renamed).values(s3_key=f"new/{renamed}.jpg")
+                )
+            if deleted is not None:
+                connection.execute(delete(uploads).where(uploads.c.id == deleted))
+        return Written(unexpired, renamed, deleted)
+
+    def write_objects(self, number: int) -> Written:
+        """Overwrite one object of the prefix, remove another, add a third."""
+        dice = random.Random(number)
+        due = [f"{PREFIX}{i}.bin" for i in ELIGIBLE]
+        dice.shuffle(due)
+        self.store.put(BUCKET, due[0], b"written again")
+        client = self.store.client()
+        client.delete_object(Bucket=BUCKET, Key=due[1])
+        self.store.put(BUCKET, f"{PREFIX}fresh.bin", b"fresh")
+        return Written(overwritten=due[0], removed=due[1])
+
+    def let_time_pass(self) -> None:
+        """End the dead run's lease, and wait for its database sessions to be noticed as dead.
+
+        The lease is ended by hand: waiting for a minute of it a thousand times would prove nothing more.
+        """
+        if self.engine.dialect.name == "postgresql":
+            query = text(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            for _ in range(500):
+                with self.engine.connect() as connection:
+                    if connection.execute(query).scalar_one() == 0:
+                        break
+                time.sleep(0.01)
+            else:
+                raise AssertionError("a killed run's session is still there after 5 s")
+        for engine in self._leases:
+            with engine.begin() as connection:
+                connection.execute(update(lease.table).values(expires_ms=0))
+
+    @contextmanager
+    def locked(self, row: int | None) -> Iterator[None]:
+        """Hold one row's lock, as another transaction of the application may all the while a purge runs."""
+        if row is None:
+            yield
+            return
+        with self.engine.begin() as connection:
+            connection.execute(select(uploads).where(uploads.c.id == row).with_for_update())
+            yield
+
+    # --- whoever looks ----------------------------------------------------------------------------------------------
+
+    def look(self) -> Stores:
+        """Return what the stores hold now."""
+        now = datetime.now(UTC)
+        with self.engine.connect() as connection:
+            rows = {
+                row.id: Row(
+                    row.expires_at is not None and row.expires_at.replace(tzinfo=UTC) < now,
+                    row.s3_key,
+                    row.thumb_key,
+                )
+                for row in connection.execute(select(uploads))
+            }
+        return Stores(rows, self._objects())
+
+    @contextmanager
+    def camera(self) -> Iterator[Callable[[], int]]:
+        """Give a function that returns a number for everything a run would leave behind if it died now.
+
+        Two moments of one number are one to the run that comes next.
+        """
+        ledger = [
+            select(t).order_by(*t.primary_key.columns) for t in (tables.run, tables.batch, tables.approval)
+        ]
+        c = lease.table.c
+        locks = select(c.job, c.owner, c.token, c.expires_ms > 0)
+        with ExitStack() as stack:
+            views = [
+                (
+                    stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT")),
+                    queries,
+                )
+                for engine, queries in [
+                    (self.engine, [select(uploads)]),
+                    (self.ledger, ledger),
+                    *((engine, [locks]) for engine in self._leases),
+                ]
+            ]
+
+            def picture() -> int:
+                durable: list[Any] = [
+                    view.execute(query).all() for view, queries in views for query in queries
+                ]
+                return hash((repr(durable), repr(sorted(self._objects().items()))))
+
+            yield picture
+
+    def _objects(self) -> dict[Place, str]:
+        return {
+            (bucket, key): stored.etag
+            for bucket, members in self.store._buckets.items()
+            for key, stored in dict(members).items()
+        }
+
+    def sealed_and_said(self) -> list[LedgerRun]:
+        """Return every run in the ledger, oldest first."""
+        with self.ledger.connect() as connection:
+            runs = connection.execute(select(tables.run).order_by(tables.run.c.started_at)).all()
+            batches = connection.execute(
+                select(tables.batch).order_by(tables.batch.c.target, tables.batch.c.seq)
+            ).all()
+        return [_ledger_run(run, [batch for batch in batches if batch.run == run.run]) for run in runs]
+
+
+def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
+    claims: list[Claim] = []
+    problems: list[str] = []
+    for batch in batches:
+        items = decode(batch.data, batch.sha256)
+        outcomes = {int(i): (o[0], o[1]) for i, o in json.loads(batch.outcomes or "{}").items()}
+        settled = batch.state == "done"
+        for place, (item, named) in enumerate(_items(items)):
+            state, code = outcomes.get(place, ("deleted" if settled else "open", ""))
+            claims.append(Claim(item, named, state, code))
+        if settled:
+            said = json.loads(batch.tally)[""]
+            numbers = {
+                name: said[name] for name in ("deleted", "gone", "changed", "blocked", "failed", "unknown")
+            }
+            counted = dict.fromkeys(numbers, 0)
+            for claim in claims[-len(items) :]:
+                counted[claim.state] += 1
+            if numbers != counted:
+                problems.append(f"batch {batch.seq} says {numbers}, its items say {counted}")
+        elif run.state in ("succeeded", "failed", "incomplete", "abandoned"):
+            problems.append(f"batch {batch.seq} of the {run.state} run is {batch.state}")
+    return LedgerRun(run.run, run.state, run.exit_code, run.reason or "", tuple(claims), tuple(problems))
+
+
+def _items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
+    if isinstance(items, ObjectBatch):
+        return [(ref.key, frozenset({(ref.bucket, ref.key)})) for ref in items.objects]
+    return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects)) for row in items.rows]

@@ -12,7 +12,7 @@ from sqlalchemy import inspect as sa_inspect
 from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
-from safedelete.declare.time import AgeTest, age_tests
+from safedelete.declare.time import AgeTest, age_tests, misplaced
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -117,6 +117,14 @@ class Rows:
                     f"{where}: {inner!s} is of type {inner.type!r}, not a boolean expression.",
                     hint="Compare it with a value, for example column == 1.",
                 )
+            wrong = misplaced(inner)
+            if wrong is not None:
+                raise ConfigError(
+                    f"{where}: {' '.join(str(wrong).split())} turns an age test round, or puts it where its meaning "
+                    "cannot be told; older_than(...) and past(...) may stand under and_() and or_() only.",
+                    hint="A NOT around an age test would purge everything younger. To keep rows until a time, say "
+                    "past(column); to purge younger rows on purpose, compare the column yourself, with anytime=True.",
+                )
         if not isinstance(anytime, bool):
             raise ConfigError(f"{where}: anytime={anytime!r}; must be True or False.")
         self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
@@ -144,6 +152,7 @@ class Rows:
             foreign = _froms(self.table, [*keys.columns, *extra])
             if foreign:
                 raise ConfigError(f"{where}: S3Keys({keys.bucket!r}) names columns of {', '.join(foreign)}.")
+        check_agreement(self.owns, where)
         if isinstance(may_touch, str) or not all(isinstance(name, str) for name in may_touch):
             raise ConfigError(
                 f"{where}: may_touch={may_touch!r}; must be a list of table names.",
@@ -244,6 +253,23 @@ def check_mode(mode: object, where: str) -> Mode | None:
         case None | "marker" | "purge":
             return mode
     raise ConfigError(f'{where}(mode={mode!r}): must be "marker" or "purge".')
+
+
+def check_agreement(owned: Sequence[S3Keys], where: str) -> None:
+    """Raise unless all declarations of one bucket reach it by one client and delete from it in one mode."""
+    first: dict[str, S3Keys] = {}
+    for keys in owned:
+        known = first.setdefault(keys.bucket, keys)
+        if known.mode != keys.mode:
+            raise ConfigError(
+                f"{where}: the bucket {keys.bucket!r} is given mode={known.mode!r} and mode={keys.mode!r}; a bucket has one.",
+                hint="Say the same mode= in every S3Keys of this bucket.",
+            )
+        if known.client is not keys.client:
+            raise ConfigError(
+                f"{where}: the bucket {keys.bucket!r} is given two different clients; a bucket is reached by one.",
+                hint="Pass the same client= to every S3Keys of this bucket.",
+            )
 
 
 def _table(entity: object) -> Table:

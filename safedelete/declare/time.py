@@ -14,10 +14,10 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, bindparam, types
+from sqlalchemy import BinaryExpression, ColumnElement, bindparam, types
 from sqlalchemy.orm import InstrumentedAttribute
-from sqlalchemy.sql import visitors
-from sqlalchemy.sql.elements import BindParameter
+from sqlalchemy.sql import operators, visitors
+from sqlalchemy.sql.elements import BindParameter, BooleanClauseList, Grouping
 
 from safedelete.core.schedule import check_zone
 from safedelete.errors import ConfigError
@@ -154,6 +154,26 @@ def age_tests(predicates: Iterable[ColumnElement[bool]]) -> tuple[AgeTest, ...]:
     return tuple({test.parameter: test for test in _find(predicates)}.values())
 
 
+def misplaced(predicate: ColumnElement[Any]) -> ColumnElement[Any] | None:
+    """Return the part of a predicate in which an age test may mean anything but "older"; None if there is none.
+
+    An age test means what it says under AND and OR alone: a NOT turns it round, and what a CASE, a subquery or a
+    comparison makes of it cannot be told.
+    """
+    if not any(_cutoff(part) for part in visitors.iterate(predicate)):
+        return None
+    if isinstance(predicate, Grouping):
+        inner: Any = predicate.element
+        return misplaced(inner)
+    if isinstance(predicate, BooleanClauseList) and predicate.operator in (operators.and_, operators.or_):
+        return next((found for part in predicate.clauses if (found := misplaced(part)) is not None), None)
+    if isinstance(predicate, BinaryExpression) and predicate.operator is operators.lt:
+        left: ColumnElement[Any] = predicate.left
+        if _cutoff(predicate.right) and not any(_cutoff(part) for part in visitors.iterate(left)):
+            return None
+    return predicate
+
+
 def resolve(tests: Iterable[AgeTest], as_of: datetime) -> dict[str, datetime | date | int]:
     """Return the parameters of these tests at a frozen instant."""
     return {test.parameter: test.cutoff.value(as_of) for test in tests}
@@ -177,8 +197,15 @@ def _parts(column: TimeColumn, **parts: float) -> timedelta:
 def _find(predicates: Iterable[ColumnElement[bool]]) -> Iterator[AgeTest]:
     for predicate in predicates:
         for element in visitors.iterate(predicate):
-            if isinstance(element, BindParameter) and isinstance(element.value, Cutoff):
-                yield AgeTest(element.key, element.value)
+            cutoff = _cutoff(element)
+            if isinstance(element, BindParameter) and cutoff is not None:
+                yield AgeTest(element.key, cutoff)
+
+
+def _cutoff(element: object) -> Cutoff | None:
+    if isinstance(element, BindParameter) and isinstance(element.value, Cutoff):
+        return element.value
+    return None
 
 
 def _test(

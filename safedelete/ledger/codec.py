@@ -20,6 +20,7 @@ _APPROVED: TypeAdapter[Approved] = TypeAdapter(Approved)
 _REFUSED: TypeAdapter[Refused] = TypeAdapter(Refused)
 _TALLIES: TypeAdapter[dict[str, Tally]] = TypeAdapter(dict[str, Tally])
 _OUTCOMES: TypeAdapter[dict[int, tuple[Outcome, str, str]]] = TypeAdapter(dict[int, tuple[Outcome, str, str]])
+_CODES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
 _INDEXES: TypeAdapter[tuple[int, ...]] = TypeAdapter(tuple[int, ...])
 
 
@@ -82,6 +83,11 @@ def dump_indexes(indexes: Sequence[int]) -> str:
 def load_indexes(text: str | None, where: str) -> tuple[int, ...]:
     """Read item indexes back."""
     return () if text is None else _load(_INDEXES, text, where)
+
+
+def load_codes(text: str, where: str) -> tuple[str, ...]:
+    """Read the codes of findings back."""
+    return _load(_CODES, text, where)
 
 
 def damaged(where: str, error: Exception) -> LedgerError:

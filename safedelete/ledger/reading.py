@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Engine, Row, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, func, or_, select
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.decision import Approval
@@ -20,6 +20,9 @@ from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
 from safedelete.ledger.past import TAUGHT, past_runs
 from safedelete.ports import BatchRef, Binding, RunRecord, StoredBatch
+
+_AT_ONCE: Final = 100
+"""Runs asked for by their ids in one statement."""
 
 
 class SqlLedgerReader:
@@ -87,8 +90,37 @@ class SqlLedgerReader:
             raise codec.damaged("binding", error) from error
 
     def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
-        """Return finished purges of a job with their plans, newest first. Reads only."""
-        return past_runs(self.runs(job, limit=limit, states=TAUGHT))
+        """Return the newest successful purges of a job, and the newest others that deleted something. Reads only.
+
+        The two are asked for apart: however many nights fail, they push no success out of sight.
+        """
+        t = tables.run.c
+        planned = select(tables.run).where(t.job == job, t.plan.is_not(None))
+        newest = planned.where(self._in({RunState.SUCCEEDED})).order_by(t.started_at.desc(), t.run.desc())
+        partial = (
+            select(t.run, t.tally)
+            .where(t.job == job, t.plan.is_not(None), t.tally.is_not(None))
+            .where(t.state.in_([state.value for state in TAUGHT - {RunState.SUCCEEDED}]))
+            .order_by(t.started_at.desc(), t.run.desc())
+        )
+        with told("read runs"), self.engine.connect() as connection:
+            rows = list(connection.execute(newest.limit(limit)))
+            deleted = [
+                run
+                for run, tally in connection.execute(partial)
+                if any(t.deleted for t in codec.load_tallies(tally, f"tally of run {run}").values())
+            ]
+            for start in range(0, min(limit, len(deleted)), _AT_ONCE):
+                some = deleted[start : min(start + _AT_ONCE, limit)]
+                rows += connection.execute(select(tables.run).where(t.run.in_(some)))
+        rows.sort(key=lambda row: (row.started_at, row.run), reverse=True)
+        return past_runs(_record(row) for row in rows)
+
+    @staticmethod
+    def _in(states: Collection[RunState]) -> ColumnElement[bool]:
+        """Match runs in these states, and runs whose state cannot be read: it may be any, and is told as damage."""
+        state = tables.run.c.state
+        return or_(state.in_([s.value for s in states]), state.not_in([s.value for s in RunState]))
 
     def runs(
         self, job: str | None, *, limit: int, states: Collection[RunState] | None = None
@@ -99,9 +131,7 @@ class SqlLedgerReader:
         if job is not None:
             query = query.where(t.job == job)
         if states is not None:
-            # A state that cannot be read may be any of them: it is taken along, and told as damage below.
-            unreadable = t.state.not_in([s.value for s in RunState])
-            query = query.where(or_(t.state.in_([s.value for s in states]), unreadable))
+            query = query.where(self._in(states))
         with told("read runs"), self.engine.connect() as connection:
             rows = connection.execute(query).all()
         return [_record(row) for row in rows]
@@ -149,14 +179,19 @@ class SqlLedgerReader:
             row = connection.execute(query).first()
         if row is None:
             return None
+        where = f"approval of run {row.run}"
+        try:
+            at, expires_at = datetime.fromisoformat(row.at), datetime.fromisoformat(row.expires_at)
+        except (ValueError, TypeError) as error:
+            raise codec.damaged(where, error) from error
         return Approval(
             run=row.run,
             digest=row.digest,
-            codes=tuple(json.loads(row.codes)),
+            codes=codec.load_codes(row.codes, where),
             reason=row.reason,
             who=row.who,
-            at=datetime.fromisoformat(row.at),
-            expires_at=datetime.fromisoformat(row.expires_at),
+            at=at,
+            expires_at=expires_at,
             teaches=row.teaches,
         )
 

@@ -99,7 +99,12 @@ class LedgerReader(Protocol):
         """Raise LedgerError unless the ledger is there, of this version, and bound to exactly this."""
 
     def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
-        """Return the newest finished purges of a job, newest first."""
+        """Return a job's newest successful purges, and its newest other ones that deleted something, newest first.
+
+        Args:
+            job: The purge's name.
+            limit: Most of each of the two.
+        """
 
     def runs(
         self, job: str | None, *, limit: int, states: Collection[RunState] | None = None

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
 from safedelete.errors import ConfigError
@@ -30,6 +30,7 @@ from safedelete.s3.fastlist import install_fast_list
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_sts.client import STSClient
 
 USER_AGENT: Final = "safedelete"
 CONNECT_TIMEOUT: Final = 5.0
@@ -59,11 +60,6 @@ class Connection:
     session: boto3.session.Session | None = None
 
     @property
-    def identity(self) -> str:
-        """Return what tells this endpoint from another: two accounts' buckets of one name are two things."""
-        return f"{self.endpoint} {self.region}".strip()
-
-    @property
     def access_key(self) -> str:
         """Return the id of the access key that signs now; never its secret."""
         return _access_key(self.reader)
@@ -74,44 +70,50 @@ class Connection:
         A role's session name is left out: it changes from task to task, while the permissions are the role's.
 
         Raises:
-            StoreError: There are no usable credentials.
+            StoreError: There are no usable credentials, or AWS could not be asked whose they are. Another answer in
+                its place would make a sealed plan's caller seem to have changed.
         """
         try:
             key = self.access_key
         except (BotoCoreError, ValueError) as error:
             raise store_error(error, "Finding AWS credentials") from error
-        arn = self._caller_arn()
-        return arn if arn is not None else f"access-key:{key} at {self.endpoint}"
+        at_key = f"access-key:{key} at {self.endpoint}"
+        aws = is_aws(self.endpoint)
+        if not aws and (self.session is None or not _names_sts(self.session)):
+            # Amazon's STS has no business with a private store's access key id.
+            return at_key
+        try:
+            arn = str(self._sts().get_caller_identity().get("Arn") or "")
+        except (ClientError, BotoCoreError, ResponseParserError, OSError, ValueError) as error:
+            if aws:
+                raise store_error(error, "Asking AWS (sts:GetCallerIdentity) who the caller is") from error
+            # A store without STS answers this with anything at all. The access key's id identifies the caller too,
+            # and a key that does not work fails at the first listing with a message of its own.
+            return at_key
+        return _ROLE_SESSION.sub(r"\1", arn) or at_key
 
-    def _caller_arn(self) -> str | None:
+    def _sts(self) -> STSClient:
         config = Config(
             connect_timeout=CONNECT_TIMEOUT,
             read_timeout=10,
-            retries={"total_max_attempts": 2, "mode": "standard"},
+            retries={"total_max_attempts": 3, "mode": "standard"},
         )
-        try:
-            if self.session is not None:
-                sts = self.session.client("sts", region_name=self.region or "us-east-1", config=config)
-            else:
-                # A declared client carries its credentials but not the session they came from.
-                credentials: Any = getattr(self.reader, "_get_credentials", lambda: None)()
-                if credentials is None or not is_aws(self.endpoint):
-                    return None
-                frozen = credentials.get_frozen_credentials()
-                sts = boto3.session.Session().client(
-                    "sts",
-                    region_name=self.region or "us-east-1",
-                    aws_access_key_id=frozen.access_key,
-                    aws_secret_access_key=frozen.secret_key,
-                    aws_session_token=frozen.token,
-                    config=config,
-                )
-            arn = str(sts.get_caller_identity().get("Arn") or "")
-        except (ClientError, BotoCoreError, ResponseParserError, OSError, ValueError):
-            # A store without STS answers this with anything at all. The access key's id identifies the caller too,
-            # and a key that does not work fails at the first listing with a message of its own.
-            return None
-        return _ROLE_SESSION.sub(r"\1", arn) or None
+        region = self.region if self.region and self.region != "aws-global" else "us-east-1"
+        if self.session is not None:
+            return self.session.client("sts", region_name=region, config=config)
+        # A declared client carries its credentials but not the session they came from.
+        credentials: Any = getattr(self.reader, "_get_credentials", lambda: None)()
+        if credentials is None:
+            raise NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+        return boto3.session.Session().client(
+            "sts",
+            region_name=region,
+            aws_access_key_id=frozen.access_key,
+            aws_secret_access_key=frozen.secret_key,
+            aws_session_token=frozen.token,
+            config=config,
+        )
 
 
 def connect(
@@ -237,6 +239,15 @@ def is_aws(endpoint: str) -> bool:
     """Whether an endpoint is Amazon's own."""
     host = urlsplit(endpoint).hostname or ""
     return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _names_sts(session: boto3.session.Session) -> bool:
+    """Whether an STS other than Amazon's is configured, by environment or profile."""
+    try:
+        endpoint = session.client("sts", region_name="us-east-1").meta.endpoint_url
+    except (BotoCoreError, ValueError):
+        return False
+    return not is_aws(endpoint)
 
 
 def _as_sent(value: Any) -> Any:

@@ -225,6 +225,36 @@ class S3Prober:
                     yield _reading_failed(action, bucket, parent(ref.key), error)
                     continue
             yield Proof(f"{action} on s3://{bucket}/{parent(ref.key)}", Verdict.ALLOWED)
+            # Keys that stand for all of their versions are looked for by listing them, which was proven above.
+            if not purges or ref.version is not None:
+                yield self._missing(bucket, ref)
+
+    def _missing(self, bucket: str, ref: ObjectRef) -> Proof:
+        """Prove that an object which is not there is answered with 404. Reads only.
+
+        Without s3:ListBucket a store says 403 for it, so that every deleted object would be called unknown.
+        """
+        subject = f"s3:ListBucket on {bucket} (an object that is not there must be answered with 404)"
+        [group] = _groups(bucket, [ref], ())[0]
+        options: dict[str, Any] = {"Bucket": bucket, "Key": group.sibling}
+        if ref.version is not None:
+            options["VersionId"] = "null"
+        try:
+            self._connection.reader.head_object(**options)
+        except SDK_ERRORS as error:
+            status = status_of(error)
+            if status == 404 or (ref.version is not None and status in (400, 405)):
+                return Proof(subject, Verdict.ALLOWED)
+            said = f"HEAD of a key that nobody has: {code_of(error)}: {detail_of(error)}"
+            if _verdict_of(error) is not Verdict.DENIED:
+                return Proof(subject, Verdict.UNKNOWN, said)
+            # No condition on s3:prefix: a HEAD names no prefix, so a statement with one does not apply to it.
+            return Proof(
+                subject, Verdict.DENIED, said, remedy_for(["s3:ListBucket"], bucket, "", detail_of(error))
+            )
+        return Proof(
+            subject, Verdict.UNKNOWN, f"the store says that {group.sibling} exists, which nobody has made"
+        )
 
 
 def probe_together(client: S3Client, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:

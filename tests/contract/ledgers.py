@@ -182,6 +182,27 @@ class LedgerContract:
         ]
         assert ledger.history("other", limit=9) == []
 
+    def test_runs_that_did_not_succeed_push_no_success_out_of_history(self, ledger: Ledger) -> None:
+        ends = [
+            (RunState.SUCCEEDED, 7, True),
+            (RunState.INCOMPLETE, 2, True),
+            *[(RunState.FAILED, 0, False)] * 3,
+            *[(RunState.REFUSED, 0, True)] * 3,
+        ]
+        for number, (state, deleted, planned) in enumerate(ends):
+            name, at = f"RUN{number}", AT + timedelta(days=number)
+            ledger.begin(a_run(name, at=at))
+            tally = {"uploads": Tally(deleted=deleted)}
+            done = RunChange(plan=plan(at) if planned else None, tally=tally, finished_at=at)
+            if state is RunState.INCOMPLETE:
+                ledger.move(name, RunState.RUNNING)
+            ledger.move(name, state, change=done)
+        past = ledger.history("purge", limit=2)
+        assert [(p.run, p.state, p.deleted["uploads"]) for p in past] == [
+            ("RUN1", "incomplete", 2),
+            ("RUN0", "succeeded", 7),
+        ]
+
     # --- batches
 
     def test_batches_come_back_in_order_as_they_were_sealed(self, sealed: Ledger) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, update
 
+from safedelete.core.decision import Approval
+from safedelete.errors import LedgerError
 from safedelete.ledger import tables
 from safedelete.ledger.setup import create, initialise
 from safedelete.ledger.store import SqlLedger
@@ -18,7 +21,7 @@ from safedelete.ports import Transaction
 from safedelete.sql.engine import Database
 from safedelete.testing.memory import ManualClock, MemoryDatabase, MemoryLedger, MemoryLock, MemoryTransaction
 from safedelete.wiring.settings import SystemClock
-from tests.contract.ledgers import BOUND, Leases, LedgerContract, LockContract
+from tests.contract.ledgers import AT, BOUND, Leases, LedgerContract, LockContract, a_run
 
 SECONDS = 1.0
 
@@ -97,6 +100,28 @@ class SqlLedgerContract(LedgerContract):
         yield transaction
         transaction.rollback()
         database.dispose()
+
+    @pytest.mark.parametrize(
+        "damage", [{"codes": "SD201"}, {"codes": "[1]"}, {"expires_at": "tomorrow"}, {"at": "x"}]
+    )
+    def test_a_damaged_approval_is_a_ledger_error(self, ledger: SqlLedger, damage: dict[str, str]) -> None:
+        ledger.begin(a_run())
+        ledger.approve(
+            Approval(
+                run="RUNA",
+                digest="d",
+                codes=("SD201",),
+                reason="a campaign",
+                who="me",
+                at=AT,
+                expires_at=AT + timedelta(hours=1),
+                teaches=1,
+            )
+        )
+        with ledger.engine.begin() as connection:
+            connection.execute(update(tables.approval).values(**damage))
+        with pytest.raises(LedgerError, match="approval of run RUNA"):
+            ledger.approval("RUNA")
 
 
 class TestSQLiteLedger(SqlLedgerContract):

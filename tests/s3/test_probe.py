@@ -158,6 +158,28 @@ def test_listing_and_looking_are_proven_too(weed: SeaweedFS, bucket: str, filled
     assert f"s3:GetObject on s3://{bucket}/d/" in [p.subject for p in denied]
 
 
+@pytest.mark.parametrize(("status", "verdict"), [(403, Verdict.DENIED), (500, Verdict.UNKNOWN)])
+def test_a_store_that_does_not_say_404_of_what_is_gone_is_not_allowed(
+    stub: StubS3, status: int, verdict: Verdict
+) -> None:
+    stub.put("b", "d/a")
+
+    def hide(request: Any, honest: Any) -> Reply:
+        answer = honest()
+        return Reply(status) if answer.status == 404 else answer
+
+    stub.always(hide, "HeadObject")
+    [proof] = [p for p in proofs(stub, "b", "d/a") if p.verdict is not Verdict.ALLOWED]
+    assert proof.verdict is verdict
+    assert proof.subject.startswith("s3:ListBucket on b")
+    if verdict is Verdict.DENIED:
+        assert json.loads(proof.remedy) == {
+            "Effect": "Allow",
+            "Action": ["s3:ListBucket"],
+            "Resource": "arn:aws:s3:::b",
+        }
+
+
 def test_an_empty_prefix_target_is_probed_all_the_same(weed: SeaweedFS, bucket: str, filled: Any) -> None:
     filled()
     assert verdicts(deleting(proofs(weed, bucket, identity=READER, prefixes=("d/",)))) == {Verdict.DENIED}

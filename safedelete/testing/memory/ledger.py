@@ -65,8 +65,14 @@ class MemoryLedger:
             raise BindingError(f"This ledger is not bound to {', '.join(strange)}.")
 
     def history(self, job: str, *, limit: int) -> Sequence[PastRun]:
-        """Return finished purges of a job, newest first. Reads only."""
-        return past_runs(self.runs(job, limit=limit, states=TAUGHT))
+        """Return the newest successful purges of a job, and the newest others that deleted something. Reads only."""
+        found = self.runs(job, limit=len(self._runs), states=TAUGHT)
+        planned = [record for record in found if record.plan is not None]
+        succeeded = [record for record in planned if record.state is RunState.SUCCEEDED][:limit]
+        partial = [r for r in planned if r.state is not RunState.SUCCEEDED]
+        partial = [r for r in partial if any(tally.deleted for tally in r.tally.values())][:limit]
+        both = sorted([*succeeded, *partial], key=lambda r: (r.started_at, r.run), reverse=True)
+        return past_runs(both)
 
     def runs(
         self, job: str | None, *, limit: int, states: Collection[RunState] | None = None

@@ -17,8 +17,12 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    and_,
+    case,
     exists,
+    false,
     func,
+    not_,
     or_,
     select,
     text,
@@ -387,3 +391,49 @@ def test_a_password_in_a_bad_database_url_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
         purge(database="postgresql://app:hunter2@db:port/app")
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        ~OLD,
+        not_(past(Upload.expires_at)),
+        not_(and_(OLD, Upload.legal_hold)),
+        and_(Upload.legal_hold, or_(~OLD, Upload.size > 5)),
+        case((OLD, false()), else_=true()),
+        false() == OLD,
+        OLD.is_(False),
+        exists().where(Owner.upload_id == Upload.id, OLD),
+        Upload.id.in_(select(Owner.upload_id).where(OLD)),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"anytime": True}])
+def test_an_age_test_that_may_mean_younger_is_refused(predicate: Any, options: dict[str, bool]) -> None:
+    with pytest.raises(ConfigError, match="age test") as caught:
+        Rows(Upload, predicate, **options)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        and_(OLD, Upload.legal_hold),
+        or_(OLD, and_(past(Upload.expires_at), ~Upload.legal_hold)),
+        and_(or_(OLD, Upload.legal_hold).self_group(), Upload.size > 5),
+        ~~OLD,
+    ],
+)
+def test_age_tests_stand_under_and_and_or(predicate: Any) -> None:
+    assert Rows(Upload, predicate).age_tests
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [({"mode": "marker"}, "mode='purge'"), ({"mode": "purge", "client": object()}, "clients")],
+)
+def test_one_bucket_has_one_mode_and_one_client(other: dict[str, Any], what: str) -> None:
+    one = S3Keys("acme", Upload.s3_key, mode="purge")
+    with pytest.raises(ConfigError, match=what):
+        Rows(Upload, OLD, owns=[one, S3Keys("acme", Upload.thumb_key, **other)])
+    Rows(Upload, OLD, owns=[one, S3Keys("acme", Upload.thumb_key, mode="purge")])
+    Rows(Upload, OLD, owns=[one, S3Keys("other", Upload.thumb_key, **other)])

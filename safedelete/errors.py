@@ -132,6 +132,10 @@ class BusyError(StoreError):
     """Another transaction was in the way (a lock timeout, a deadlock); the same batch may be tried again."""
 
 
+class UnfitKeysError(StoreError):
+    """Sealed keys do not fit the table any more: its key has other columns or types than when they were sealed."""
+
+
 class PartialDeleteError(StoreError):
     """Some sealed items are not deleted, or it is not known whether they are."""
 

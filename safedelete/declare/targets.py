@@ -39,6 +39,8 @@ class S3Keys:
         mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
             ``"purge"`` removes every version.
         client: A boto3 S3 client instead of the default chain.
+        missing_ok: Accept that most objects are gone before their rows (a lifecycle rule). Without it, a run whose sampled
+            objects are mostly absent is stopped: that is what a wrong bucket looks like.
 
     Raises:
         ConfigError: No column, an empty bucket, or a column that is none.
@@ -53,6 +55,7 @@ class S3Keys:
         size: KeyColumn | None = None,
         mode: Mode | None = None,
         client: S3Client | None = None,
+        missing_ok: bool = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")
         if not columns:
@@ -70,6 +73,7 @@ class S3Keys:
         self.size = None if size is None else _column(size, "S3Keys(size=...)")
         self.mode = check_mode(mode, "S3Keys")
         self.client = client
+        self.missing_ok = missing_ok
 
 
 class Rows:

@@ -87,16 +87,11 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
     """
     plan = approved.plan
     _matching(plan, cleared, run, tools.ledger)
-    sealed, settled = tools.ledger.sealed(run), tools.ledger.tally(run)
+    sealed = tools.ledger.sealed(run)
     work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
     for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
         if isinstance(part, RowPart):
-            radius = Radius.planned(
-                target,
-                sealed=sealed.get(index, 0),
-                free=part.may_touch,
-                deleted=settled.get(index, Tally()).deleted,
-            )
+            radius = Radius.planned(target, free=part.may_touch)
             todo: _Batch = _RowBatches(work, part, radius)
         else:
             todo = _ObjectBatches(work, part)
@@ -159,8 +154,8 @@ class _RowBatches(_Batch):
         self._work = work
         self._part = part
         self._radius = radius
-        self._unsure: dict[BatchRef, Mapping[str, int]] = {}
-        """What a batch touched whose commit may or may not have happened."""
+        self._unsure: dict[BatchRef, Deletion] = {}
+        """What a batch deleted whose commit may or may not have happened."""
 
     def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
         assert isinstance(stored.items, RowBatch)
@@ -180,18 +175,18 @@ class _RowBatches(_Batch):
             if store is None and not joined and not self._intend(stored):
                 transaction.rollback()
                 return
-            kept, touched = self._delete(transaction, wanted, store, doubt=doubt, last=last)
+            kept, deletion = self._delete(transaction, wanted, store, doubt=doubt, last=last)
             outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
             owed = [] if last else [i for i, o in outcomes.items() if o.code in OWED]
             final = {i: o for i, o in outcomes.items() if i not in owed}
             tally = self._work.settle(stored, final, owed, transaction) if joined else None
             tools.lease.pin(transaction)
-            self._unsure[stored.ref] = touched
+            self._unsure[stored.ref] = deletion
             transaction.commit()
         except BaseException:
             transaction.rollback()
             raise
-        self._radius.spend(self._unsure.pop(stored.ref))
+        self._spend(self._unsure.pop(stored.ref))
         if tally is None:
             tally = record(tools.ledger, tools.lease, stored, final, owed)
         self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
@@ -202,8 +197,12 @@ class _RowBatches(_Batch):
         """Mark a batch in doubt; False where it is settled, by a commit whose answer was lost."""
         if self._work.tools.ledger.doubt(stored.ref):
             return True
-        self._radius.spend(self._unsure.pop(stored.ref, {}))
+        if stored.ref in self._unsure:
+            self._spend(self._unsure.pop(stored.ref))
         return False
+
+    def _spend(self, deletion: Deletion) -> None:
+        self._radius.spend(deletion.touched or {}, named=len(deletion.rows))
 
     def _delete(
         self,
@@ -213,7 +212,7 @@ class _RowBatches(_Batch):
         *,
         doubt: bool,
         last: bool,
-    ) -> tuple[dict[Key, ItemOutcome], Mapping[str, int]]:
+    ) -> tuple[dict[Key, ItemOutcome], Deletion]:
         tools = self._work.tools
         tools.lease.fence(transaction)
         held = transaction.hold(wanted)
@@ -221,7 +220,7 @@ class _RowBatches(_Batch):
         deletion = self._within_radius(transaction.delete(held.rows))
         kept |= deletion.kept
         if store is None:
-            return kept, deletion.touched or {}
+            return kept, deletion
         if doubt or last:
             # A row that is owed is not judged before its last pass: it may still go, after its objects.
             settled = {key: o for key, o in kept.items() if last or o.code not in OWED}
@@ -229,10 +228,12 @@ class _RowBatches(_Batch):
         refs = list(dict.fromkeys(ref for row in deletion.rows for ref in row.objects))
         shared = self._part.target.shares_objects
         spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
+        for other in self._part.sharing if refs else ():
+            spared |= frozenset(other.named(refs))
         answers = store.delete([ref for ref in refs if ref not in spared], gate=self._gate(transaction))
         good = [row for row in deletion.rows if acknowledged(row, answers, spared)]
         if len(good) == len(deletion.rows):
-            return kept, deletion.touched or {}
+            return kept, deletion
         bad = {row.key for row in deletion.rows} - {row.key for row in good}
         kept |= {row.key: kept_for_objects(row, answers, spared) for row in deletion.rows if row.key in bad}
         transaction.undo()
@@ -242,11 +243,11 @@ class _RowBatches(_Batch):
             for row in good
             if row.key in again.kept
         }
-        return kept, again.touched or {}
+        return kept, again
 
     def _within_radius(self, deletion: Deletion) -> Deletion:
         if deletion.touched is not None:
-            broken = self._radius.broken_by(deletion.touched)
+            broken = self._radius.broken_by(deletion.touched, named=len(deletion.rows))
             if broken:
                 raise BlastRadiusError(
                     f"{self._part.target.name}: {broken}. The batch was rolled back and the run stopped.",
@@ -302,6 +303,13 @@ def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
     same = (cleared.job, cleared.fingerprint, cleared.as_of) == (plan.job, plan.fingerprint, plan.as_of)
     if not same:
         raise StalePlanError(f"{plan.job}: the preflight proved another plan than the guard approved.")
+    sealed = ledger.sealed(run)
+    wrong = [t.name for i, t in enumerate(plan.targets) if t.items != sealed.get(i, 0)]
+    if wrong:
+        raise LedgerError(
+            f"The plan of run {run} and its sealed batches name different numbers of items of {', '.join(wrong)}.",
+            hint="The ledger was damaged or edited. Plan again.",
+        )
     found = digest(plan.fingerprint, plan.as_of, ledger.checksums(run))
     if found != plan.digest:
         raise LedgerError(

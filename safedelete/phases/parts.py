@@ -20,12 +20,16 @@ class RowPart:
         store: Where owned objects are; None where rows own none.
         probers: What proves the permissions it needs.
         may_touch: Tables that triggers may write to.
+        missing_ok: Whether most objects may be gone before their rows.
+        sharing: The purge's other tables whose rows name objects in the same buckets.
     """
 
     target: RowTarget
     store: Store | None
     probers: tuple[Prober, ...] = ()
     may_touch: frozenset[str] = frozenset()
+    sharing: tuple[RowTarget, ...] = ()
+    missing_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ objects, and it is only ever found by trying.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,10 +17,18 @@ import structlog
 
 from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.plan import Plan
+from safedelete.core.seal import RowBatch
 from safedelete.errors import PreflightError
-from safedelete.ports import Prober, Proof, Verdict
+from safedelete.phases.parts import Part, RowPart
+from safedelete.ports import Presence, Prober, Proof, StoredBatch, Verdict
 
 log = structlog.get_logger("safedelete.preflight")
+
+SAMPLE: Final = 100
+"""Most objects that are asked for before the first delete: a few seconds of HEADs at worst."""
+
+FEWEST: Final = 5
+"""Below this, absent objects say nothing about the place."""
 
 GROUPS: Final = 1000
 """Most (bucket, parent, extension) groups that are probed: one DeleteObjects request holds that many."""
@@ -128,3 +137,43 @@ def preflight(plan: Plan, probers: Sequence[Prober], sample: Sequence[ObjectRef]
     proofs = prove(plan.as_of, probers, sample)
     require(proofs)
     return Cleared(plan.job, plan.fingerprint, plan.as_of, proofs)
+
+
+def require_objects(parts: Sequence[Part], batches: Iterable[StoredBatch]) -> None:
+    """Ask for some of the sealed objects before the first delete: far fewer than rows name means a wrong place. Reads only.
+
+    A store acknowledges the deletion of an object that was never there. In a wrong bucket, account or endpoint every row
+    would go, and every object would stay behind in the right one.
+
+    Args:
+        parts: The targets.
+        batches: Sealed batches that nothing has been asked of yet.
+
+    Raises:
+        PreflightError: Of a sample, fewer than half are there, or it could not be asked for. Nothing was deleted.
+    """
+    wanted = {
+        i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.store is not None and not p.missing_ok
+    }
+    for stored in batches:
+        if not wanted:
+            return
+        part = parts[stored.ref.target]
+        if stored.ref.target not in wanted or not isinstance(part, RowPart) or part.store is None:
+            continue
+        assert isinstance(stored.items, RowBatch)
+        refs = [ref for row in stored.items.rows for ref in row.objects][:SAMPLE]
+        if len(refs) < FEWEST:
+            continue
+        wanted.discard(stored.ref.target)
+        there = Counter(part.store.presence(refs).values())
+        if there[Presence.PRESENT] * 2 < len(refs):
+            unknown = there[Presence.UNKNOWN]
+            what = f"{there[Presence.PRESENT]} of {len(refs)} sampled objects that rows of {part.target.name} name are there"
+            raise PreflightError(
+                f"Preflight: only {what}" + (f", and {unknown} could not be asked for." if unknown else "."),
+                unknown=[f"the objects of {part.target.name}"] if unknown else [],
+                denied=[] if unknown else [f"the objects of {part.target.name}"],
+                hint="Check bucket, prefix, account and endpoint. If the objects went before their rows on purpose (a "
+                "lifecycle rule), say S3Keys(..., missing_ok=True).",
+            )

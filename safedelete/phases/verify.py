@@ -15,6 +15,7 @@ from safedelete.core.item import Key, ObjectRef
 from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch
+from safedelete.errors import UnfitKeysError
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
 from safedelete.phases.record import record
 from safedelete.phases.verdicts import proven
@@ -31,13 +32,13 @@ _ABSENT: Final = frozenset({Outcome.DELETED, Outcome.GONE})
 
 
 def verify(
-    run: str, parts: Sequence[Part], ledger: Ledger, lease: Lease, *, stop: Stop, progress: Progress
+    run: str, parts: Sequence[Part | None], ledger: Ledger, lease: Lease, *, stop: Stop, progress: Progress
 ) -> int:
     """Look for every item that was deleted or gone. Reads the stores; amends the ledger where they disagree.
 
     Args:
         run: The run.
-        parts: Its targets, in order.
+        parts: Its targets, in order; what is None cannot be reached any more and is left as it was acknowledged.
         ledger: Its ledger.
         lease: Proven before anything is amended.
         stop: Checked between batches.
@@ -50,7 +51,8 @@ def verify(
     total = sum(ledger.sealed(run).values())
     for stored in ledger.batches(run, {BatchState.DONE}):
         stop.between()
-        found = _residue(stored, parts[stored.ref.target])
+        part = parts[stored.ref.target] if stored.ref.target < len(parts) else None
+        found = _residue(stored, part) if part is not None else {}
         if found:
             record(ledger, lease, stored, dict(stored.outcomes) | found)
             for index, outcome in found.items():
@@ -103,7 +105,11 @@ def settle_open(
         elif part is None or as_of is None:
             found = dict.fromkeys(places, _unreachable("its target"))
         else:
-            found = _look(stored, places, part, as_of, redefined=redefined)
+            try:
+                found = _look(stored, places, part, as_of, redefined=redefined)
+            except UnfitKeysError as error:
+                # Nobody can ask for these rows any more, today or later; the run must not be owed for ever.
+                found = dict.fromkeys(places, ItemOutcome(Outcome.UNKNOWN, "unreachable", str(error)))
         record(ledger, lease, stored, dict(stored.outcomes) | found)
         added += Tally.of(found.values())
         for outcome in found.values():
@@ -148,6 +154,8 @@ def _owned_left(
         return {}
     # What a row that stays names must be there, and what none names must not.
     named = frozenset(part.target.named(refs)) if part.target.shares_objects else frozenset[ObjectRef]()
+    for other in part.sharing:
+        named |= frozenset(other.named(refs))
     left = store.remaining([ref for ref in refs if ref not in named])
     if left and not part.target.shares_objects:
         # A key that has been used again, by a row and an object which came after.

@@ -138,9 +138,7 @@ class PurgeContext:
         )
         return made if last is None else without_left(made, last)
 
-    def decide(
-        self, plan: Plan, approval: Approval | None = None, *, at: datetime | None = None
-    ) -> Decision:
+    def decide(self, plan: Plan, approval: Approval | None = None, *, at: datetime | None = None) -> Decision:
         """Ask the guard, with the history as it is now; an approval has to hold at ``at``, else now."""
         return decide(
             plan,

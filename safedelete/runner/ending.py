@@ -15,7 +15,8 @@ from safedelete.errors import (
     PartialDeleteError,
     SafeDeleteError,
 )
-from safedelete.phases.verify import settle_open
+from safedelete.phases.parts import Stop, never
+from safedelete.phases.verify import settle_open, verify
 from safedelete.ports import Lease, RunChange
 from safedelete.runner.context import PurgeContext
 
@@ -82,6 +83,7 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: Ba
     tally: dict[str, Tally] | None = None
     try:
         if final:
+            verify(run, ctx.parts, ctx.ledger, lease, stop=Stop(never, never), progress=ctx.progress)
             settle_open(run, ctx.parts, ctx.ledger, lease, as_of=plan.as_of)
         tally = ctx.tallies(plan, run)
         ctx.ledger.move(

@@ -10,12 +10,12 @@ from safedelete.core.decision import Approved, Decision, Refused
 from safedelete.core.findings import finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
-from safedelete.core.run import RunState
+from safedelete.core.run import BatchState, RunState
 from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
 from safedelete.phases.execute import Tools, execute
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
-from safedelete.phases.preflight import Groups, preflight, require
+from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord, Verdict
@@ -156,6 +156,8 @@ def _go(
 ) -> Report:
     sealed = decision.plan
     cleared = preflight(sealed, ctx.probers(), groups.sample())
+    if not resumed:
+        require_objects(ctx.parts, ctx.ledger.batches(run, {BatchState.SEALED}))
     if ctx.manifest is not None:
         write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
     # A process that was suspended while it sealed must not bring a run back that another has called dead.
@@ -237,9 +239,7 @@ def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, othe
 def _grown(decision: Decision, error: RefusedError) -> Refused:
     """Refuse a plan that turned out to be too big only while it was sealed."""
     found = finding(TOO_MANY, str(error))
-    return Refused(
-        plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings)
-    )
+    return Refused(plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings))
 
 
 def _unsealed(ctx: PurgeContext, run: str, decision: Refused) -> Refused:

@@ -10,9 +10,9 @@ import structlog
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
 from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
-from safedelete.errors import ExitCode, SafeDeleteError
+from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
 from safedelete.phases.parts import Part
-from safedelete.phases.verify import settle_open
+from safedelete.phases.verify import settle_open, verify
 from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
 from safedelete.runner.report import Report
@@ -133,6 +133,11 @@ def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> No
     if plan is not None and plan.database == ctx.setting.database:
         here = {part.target.name: part for part in ctx.parts}
         parts = [here.get(target.name) for target in plan.targets]
+    try:
+        # What it had deleted was to be looked for at its end, which never came.
+        verify(record.run, parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
+    except UnfitKeysError as error:
+        log.warning("what an abandoned run deleted cannot be looked for", run=record.run, error=str(error))
     settle_open(
         record.run,
         parts,

@@ -22,6 +22,7 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
+from safedelete.sql.keys import as_asked
 from safedelete.sql.owned import Named
 from safedelete.sql.shared import named
 
@@ -114,7 +115,9 @@ class SqlRowTransaction:
             statement = statement.with_for_update(of=of, skip_locked=True)
         width = len(self.target.keys)
         found = self.connection.execute(statement, self._values).all()
-        return {self.target.keys.read(row): self.target.owned.read(row[width:]) for row in found}
+        return as_asked(
+            {self.target.keys.read(row): self.target.owned.read(row[width:]) for row in found}, sealed.keys()
+        )
 
     def _hold_deleting(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named]:
         """Delete what still matches, then put back what has been renamed, until only sealed rows are deleted."""
@@ -152,10 +155,11 @@ class SqlRowTransaction:
         own, owned = self.target.keys, self.target.owned
         matches = case((self.target.rows.predicate, 1), else_=0).label("sd_matches")
         statement = select(*own.selected(), *owned.selected(), matches).where(own.match(keys))
-        return {
+        found = {
             own.read(row): (bool(row[-1]), owned.read(row[len(own) : -1]))
             for row in self.connection.execute(statement, self._values)
         }
+        return as_asked(found, frozenset(keys))
 
     def _classify(
         self,

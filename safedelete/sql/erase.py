@@ -17,6 +17,7 @@ from safedelete.core.item import Key
 from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
 from safedelete.errors import StoreError
 from safedelete.sql.failures import Cause, Failure, words
+from safedelete.sql.keys import as_asked
 from safedelete.sql.owned import Named
 from safedelete.sql.touched import Touched
 
@@ -184,7 +185,9 @@ class Eraser:
             rows = self.connection.execute(
                 statement.returning(*own_keys.selected(), *owned.selected()), values
             ).all()
-            returned = {own_keys.read(row): owned.read(row[len(own_keys) :]) for row in rows}
+            returned = as_asked(
+                {own_keys.read(row): owned.read(row[len(own_keys) :]) for row in rows}, frozenset(keys)
+            )
         else:
             # Without RETURNING two looks settle it; the rows are held, so nobody else can come between.
             before = self._there(keys)
@@ -216,7 +219,8 @@ class Eraser:
         statement = select(*self.target.keys.selected()).where(self.target.keys.match(keys))
         if where is not None:
             statement = statement.where(where)
-        return {self.target.keys.read(row) for row in self.connection.execute(statement, values or {})}
+        found = {self.target.keys.read(row): None for row in self.connection.execute(statement, values or {})}
+        return set(as_asked(found, frozenset(keys)))
 
 
 class _RefusedError(Exception):

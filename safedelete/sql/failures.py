@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from safedelete.errors import BusyError, StoreError
+from safedelete.errors import BusyError, StoreError, UnfitKeysError
 
 
 class Cause(StrEnum):
@@ -77,12 +77,15 @@ def translated(doing: str, *, hint: str = "", deleted: int | None = 0) -> Iterat
     try:
         yield
     except SQLAlchemyError as error:
-        kind = BusyError if is_busy(error) else StoreError
+        kind = BusyError if is_busy(error) else UnfitKeysError if code(error) in _UNFIT else StoreError
         fate = "; the connection was lost" if lost(error) else ""
         raise kind(
             f"The database failed while {doing}: {words(error)}{fate}.", hint=hint, deleted=deleted
         ) from error
 
+
+_UNFIT = frozenset({"42846", "42883", "42804", "22P02"})
+"""PostgreSQL's codes for values that cannot be compared with, or cast to, a column's type."""
 
 _BUSY = frozenset({"40001", "40P01", "55P03", "1205", "1213", "1020", "SQLITE_BUSY", "SQLITE_LOCKED"})
 

@@ -7,9 +7,9 @@ trusted to turn back into the same stored value.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -35,8 +35,12 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from safedelete.core.item import Key
+from safedelete.errors import UnfitKeysError
 
 _JSON_SAFE: Final = (int, str)
+
+
+Value = TypeVar("Value")
 
 
 class KeyColumns:
@@ -123,6 +127,11 @@ class KeyColumns:
         """
         if not keys:
             return false()
+        if any(len(key) != len(self.columns) for key in keys):
+            raise UnfitKeysError(
+                f"A sealed key has {len(keys[0])} column(s); the table's has {len(self.columns)}.",
+                hint="The table's primary key has changed since the keys were sealed. Plan again.",
+            )
         columns = list(zip(*keys, strict=True))
         if self.dialect.name == "postgresql":
             return self._match_arrays(columns)
@@ -202,3 +211,20 @@ def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
 def _wide(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     # A model may say Integer where the table says bigint; the wider array serves both, index included.
     return BigInteger() if isinstance(type_, Integer) else type_
+
+
+def as_asked(found: Mapping[Key, Value], asked: Collection[Key]) -> dict[Key, Value]:
+    """Return what was found under the keys it was asked for.
+
+    Under a collation that ignores case or trailing blanks, a row may answer with its key spelt otherwise: to the
+    database it is the same key, and so it is to us.
+    """
+    strays = [key for key in found if key not in asked]
+    if not strays:
+        return dict(found)
+    folded = {_folded(key): key for key in asked}
+    return {folded.get(_folded(key), key) if key in strays else key: value for key, value in found.items()}
+
+
+def _folded(key: Key) -> Key:
+    return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in key)

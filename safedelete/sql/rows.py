@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
 from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.plan import TargetPlan
 from safedelete.declare.targets import Rows
+from safedelete.errors import ConfigError, StoreError
 from safedelete.sql import predicate
 from safedelete.sql.batch import SqlRowTransaction
 from safedelete.sql.engine import Database
@@ -23,6 +24,9 @@ from safedelete.sql.shared import named
 from safedelete.sql.survey import Survey
 
 PRESENT_CHUNK = 5_000
+
+PAGE_ATTEMPTS = 5
+"""Times a page is read until nothing was deleted between reading it and finding its keys again."""
 
 
 class SqlRows:
@@ -38,6 +42,8 @@ class SqlRows:
         self.keys = KeyColumns(rows.table, database.engine.dialect)
         self.owned = OwnedObjects(rows)
         self.time_tests = predicate.time_tests(rows.predicates)
+        self.siblings: tuple[SqlRows, ...] = (self,)
+        """The purge's table targets, this one among them: a cascade must not reach into rows they answer for."""
         self.left_out = 0
         """Rows that the last :meth:`scan` left out because a value of theirs can name no object."""
 
@@ -77,6 +83,7 @@ class SqlRows:
         """Count what is eligible and what goes along with it. Reads only; idempotent."""
         self.__dict__.pop("schema", None)
         self.schema.require(self.rows)
+        self._refuse_cascades()
         with self.database.connected() as connection:
             return Survey(self, connection, as_of).plan(portion=portion, since=since)
 
@@ -101,8 +108,7 @@ class SqlRows:
             while left is None or left > 0:
                 size = batch if left is None else min(batch, left)
                 statement = (page if last is None else page.where(self.keys.after(last))).limit(size)
-                with self.database.reading(connection):
-                    found = connection.execute(statement, values).all()
+                found = self._page(connection, statement, values)
                 if found:
                     last = self.keys.read(found[-1])
                     sealed = tuple(self._sealed(found))
@@ -188,6 +194,43 @@ class SqlRows:
         if row is None:
             return None
         return and_(where, self.keys.up_to(time, row[0], tuple(row[1:])))
+
+    def _page(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Row[Any]]:
+        """Read a page whose every key finds its own row again: one that does not would be called gone when its turn came."""
+        for _ in range(PAGE_ATTEMPTS):
+            with self.database.reading(connection):
+                found = connection.execute(statement, values).all()
+                keys = [self.keys.read(row) for row in found]
+                again = select(func.count()).select_from(self.table).where(self.keys.match(keys))
+                # Rows may go between the two looks, whoever deletes them; then both are made again.
+                if not keys or connection.execute(again).scalar_one() == len(keys):
+                    return found
+        raise StoreError(
+            f"Primary keys of {self.name} do not find their own rows again: the column's values are stored in another form "
+            "than the model's type writes (a date or UUID in another spelling, a float of another precision).",
+            hint="Correct the column's type in the model. Until then none of these rows can be purged safely.",
+        )
+
+    def _refuse_cascades(self) -> None:
+        """Raise where deleting this target's rows would take rows that the purge itself answers for, or objects with them."""
+        answered = {rows.schema.table: rows for rows in self.siblings}
+        for fk in self.schema.reachable(self.schema.table):
+            other = answered.get(fk.child)
+            if fk.action != "CASCADE" or other is None:
+                continue
+            path = f"{self.name} → {other.name} ({', '.join(fk.columns)}) ON DELETE CASCADE"
+            if other.owns_objects:
+                raise ConfigError(
+                    f"Rows({self.name}): {path} takes rows whose objects would stay behind, or that the plan keeps.",
+                    hint="Make the foreign key NO ACTION or SET NULL, so that each row goes with its own objects or stays.",
+                )
+            if other.name not in self.rows.may_touch:
+                raise ConfigError(
+                    f"Rows({self.name}): {path} takes rows of {other.name} that its own predicate may keep.",
+                    hint=f"If they may go with their parent all the same, say may_touch=[{other.name!r}].",
+                )
 
     def _sealed(self, found: Sequence[Any]) -> Iterator[SealedRow]:
         width = len(self.keys)

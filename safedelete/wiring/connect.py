@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -148,7 +149,7 @@ def context_of(
             new_run=lambda: new_run(clock),
             setting=Setting(
                 environment=settings.environment,
-                database=database.identity,
+                database=_where(database),
                 caller=caller,
                 owner=f"{host}:{pid}:{secrets.token_hex(4)}",
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
@@ -157,6 +158,12 @@ def context_of(
             progress=progress,
             manifest=manifest,
         )
+
+
+def _where(database: Database) -> str:
+    """Return the database's identity with the schema that unqualified names mean on this connection."""
+    schema = database.engine.dialect.default_schema_name
+    return f"{database.identity} {schema}" if schema else database.identity
 
 
 def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[Part], list[str]]:
@@ -173,7 +180,28 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
             parts.append(_prefix_part(target, reach(target.client), clock))
         else:
             parts.append(_row_part(target, database, reach, clock))
-    return parts, sorted({connection.describe_caller() for connection in connections.values()})
+    return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def _acquainted(parts: Sequence[Part]) -> list[Part]:
+    """Tell each table target of the purge's others: of cascades into them, and of objects that theirs name as well."""
+    rows = {
+        id(part): part.target
+        for part in parts
+        if isinstance(part, RowPart) and isinstance(part.target, SqlRows)
+    }
+    for target in rows.values():
+        target.siblings = tuple(rows.values())
+    found: list[Part] = []
+    for part in parts:
+        own = rows.get(id(part))
+        if isinstance(part, RowPart) and own is not None:
+            mine = {keys.bucket for keys in own.rows.owns}
+            others = [t for t in rows.values() if t is not own and mine & {k.bucket for k in t.rows.owns}]
+            found.append(replace(part, sharing=tuple(others)))
+        else:
+            found.append(part)
+    return found
 
 
 def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
@@ -201,4 +229,5 @@ def _row_part(
         Buckets(stores) if stores else None,
         (SqlProber(rows), *probers),
         frozenset(target.may_touch),
+        missing_ok=any(keys.missing_ok for keys in target.owns),
     )

@@ -138,6 +138,18 @@ class PurgeContext:
         )
         return made if last is None else without_left(made, last)
 
+    def took_objects_lately(self) -> bool:
+        """Whether a run since the last success deleted objects whose rows may still be there. Reads only.
+
+        After such a run absent objects are to be expected, and say nothing about a wrong bucket.
+        """
+        for record in self.ledger.runs(self.job, limit=HISTORY):
+            if record.state is RunState.SUCCEEDED:
+                return False
+            if record.state in (RunState.ABANDONED, RunState.FAILED, RunState.CANCELLED) and record.tally:
+                return True
+        return False
+
     def decide(self, plan: Plan, approval: Approval | None = None, *, at: datetime | None = None) -> Decision:
         """Ask the guard, with the history as it is now; an approval has to hold at ``at``, else now."""
         return decide(

@@ -156,7 +156,7 @@ def _go(
 ) -> Report:
     sealed = decision.plan
     cleared = preflight(sealed, ctx.probers(), groups.sample())
-    if not resumed:
+    if not resumed and not ctx.took_objects_lately():
         require_objects(ctx.parts, ctx.ledger.batches(run, {BatchState.SEALED}))
     if ctx.manifest is not None:
         write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))

@@ -9,7 +9,8 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What runs pytest, and what it runs: make test PYTEST_ARGS='tests/unit -x', PYTEST='coverage run -m pytest'.
 PYTEST ?= pytest
-PYTEST_ARGS ?=
+# Two workers: most tests wait for a server most of the time. A file's tests stay on one, and share what they started.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 
 .PHONY: help venv demo test crash lint format types layers docs wheel check bench clean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -78,8 +78,22 @@ class Survey:
             first=sample[0] if sample else "",
             last=self._last(),
             sample=tuple(sample),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self._unindexed_keys()),
         )
+
+    def _unindexed_keys(self) -> Iterator[str]:
+        """Tell of key columns whose sharing has to be looked up without an index, a whole table a batch."""
+        if not self.target.shares_objects:
+            return
+        schema = self.target.schema
+        for keys in self.rows.owns:
+            for column in keys.columns:
+                name = getattr(column, "name", None)
+                if name is not None and not schema.has_index(schema.table, [str(name)]):
+                    yield (
+                        f"{self.target.name}.{name} has no index: every batch reads the whole table to see which objects "
+                        "other rows name. Add an index, or say shared=False if no two rows name one object."
+                    )
 
     def count(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Count:
         """Return a number, or why there is none; a lost connection is an error of its own.

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from safedelete.core.decision import Approved
-from safedelete.core.outcome import ItemOutcome, Outcome
+from safedelete.core.outcome import REFERENCED, ItemOutcome, Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import encode
 from safedelete.errors import (
@@ -167,7 +167,7 @@ def test_a_row_locked_to_the_end_makes_the_run_incomplete() -> None:
 def test_a_last_pass_that_died_owes_only_what_was_locked() -> None:
     world = World(expired=4)
     world.table.lock((1,))
-    world.table.refusals[2,] = ItemOutcome(Outcome.BLOCKED, "referenced", "orders names it")
+    world.table.refusals[2,] = ItemOutcome(Outcome.BLOCKED, "held", "a rule of the database keeps it")
     # The second commit is that of the last pass.
     world.process(at=on("batch.commit", die, nth=2)).run_killed()
     world.table.unlock((1,))
@@ -184,6 +184,29 @@ def test_a_last_pass_that_died_owes_only_what_was_locked() -> None:
     }
     assert world.has_row(2)
     assert world.has_object("2.jpg")
+
+
+def test_a_row_goes_in_the_last_pass_once_the_row_of_a_later_batch_that_references_it_has_gone() -> None:
+    world = World(expired=4)
+    world.table.refusals[0,] = ItemOutcome(Outcome.BLOCKED, REFERENCED, "row 3 names it as its parent")
+    with batches_of(2):
+        report = world.process(
+            at=on("batch.commit", lambda: world.table.refusals.pop((0,), None), nth=2, moment="after")
+        ).run()
+    assert report.exit_code is ExitCode.DONE
+    assert report.total.deleted == 4
+    assert not world.has_row(0)
+    assert not world.has_object("0.jpg")
+
+
+def test_a_row_that_is_still_referenced_in_the_last_pass_is_blocked_with_its_object() -> None:
+    world = World(expired=4)
+    world.table.refusals[0,] = ItemOutcome(Outcome.BLOCKED, REFERENCED, "orders names it")
+    report = world.process().run()
+    assert report.exit_code is ExitCode.DONE
+    assert (report.total.deleted, report.total.blocked) == (3, 1)
+    assert world.has_row(0)
+    assert world.has_object("0.jpg")
 
 
 def test_a_row_locked_while_its_batch_is_in_doubt_waits_for_the_last_pass() -> None:

@@ -13,8 +13,8 @@ TWO = Start("rows and two objects each")
 
 def killed_in_doubt(lab: Lab, rows: range) -> None:
     """Kill a run where the first batch's objects are gone and its rows are not; then un-expire these rows."""
-    # The first request is the preflight's probe.
-    point = [b for b in recorded(lab, TWO) if b.label == "after http DeleteObjects"][1]
+    # Three batches, one request each; the ones before are the preflight's probes.
+    point = [b for b in recorded(lab, TWO) if b.label == "after http DeleteObjects"][-3]
     lab.seed()
     lab.run(TWO.purge, kill_at=point.number)
     with lab.engine.begin() as connection:
@@ -49,4 +49,5 @@ def test_rows_left_dangling_are_told_of_though_the_run_that_found_them_was_kille
     statuses = [lab.run(change.purge).status for _ in range(2)]
     assert statuses == [7, 0]
     abandoned = lab.sealed_and_said()[0]
-    assert (abandoned.state, [c.item for c in abandoned.claims if c.code == "dangling"]) == ("abandoned", [1])
+    assert abandoned.state == "abandoned"
+    assert 1 in {c.item for c in abandoned.claims if c.code == "dangling"}

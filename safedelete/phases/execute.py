@@ -17,7 +17,7 @@ A crash at any point leaves rows in place and a batch in doubt, which the next r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -26,7 +26,7 @@ import structlog
 
 from safedelete.core.decision import Approved
 from safedelete.core.item import Key, ObjectRef, SealedRow
-from safedelete.core.outcome import OWED, ItemOutcome, Outcome, Tally
+from safedelete.core.outcome import DANGLING, OWED, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
@@ -175,7 +175,7 @@ class _RowBatches(_Batch):
             if store is None and not joined and not self._intend(stored):
                 transaction.rollback()
                 return
-            kept, deletion = self._delete(transaction, wanted, store, doubt=doubt, last=last)
+            kept, deletion, lost = self._delete(transaction, wanted, store, doubt=doubt, last=last)
             outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
             owed = [] if last else [i for i, o in outcomes.items() if o.code in OWED]
             final = {i: o for i, o in outcomes.items() if i not in owed}
@@ -191,7 +191,7 @@ class _RowBatches(_Batch):
             tally = record(tools.ledger, tools.lease, stored, final, owed)
         self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
         if store is not None:
-            _stop_when_denied(stored, final)
+            _stop_when_denied(stored, final, {places[key] for key in lost})
 
     def _intend(self, stored: StoredBatch) -> bool:
         """Mark a batch in doubt; False where it is settled, by a commit whose answer was lost."""
@@ -212,7 +212,8 @@ class _RowBatches(_Batch):
         *,
         doubt: bool,
         last: bool,
-    ) -> tuple[dict[Key, ItemOutcome], Deletion]:
+    ) -> tuple[dict[Key, ItemOutcome], Deletion, Collection[Key]]:
+        """Return what is kept, what was deleted, and the rows whose objects an earlier attempt had taken."""
         tools = self._work.tools
         tools.lease.fence(transaction)
         held = transaction.hold(wanted)
@@ -220,11 +221,14 @@ class _RowBatches(_Batch):
         deletion = self._within_radius(transaction.delete(held.rows))
         kept |= deletion.kept
         if store is None:
-            return kept, deletion
+            return kept, deletion, ()
+        lost: Collection[Key] = ()
         if doubt or last:
             # A row that is owed is not judged before its last pass: it may still go, after its objects.
             settled = {key: o for key, o in kept.items() if last or o.code not in OWED}
-            kept |= proven(wanted, settled, held.named, store)
+            found = proven(wanted, settled, held.named, store)
+            lost = {key for key, o in found.items() if o.code == DANGLING}
+            kept |= found
         refs = list(dict.fromkeys(ref for row in deletion.rows for ref in row.objects))
         shared = self._part.target.shares_objects
         spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
@@ -233,7 +237,7 @@ class _RowBatches(_Batch):
         answers = store.delete([ref for ref in refs if ref not in spared], gate=self._gate(transaction))
         good = [row for row in deletion.rows if acknowledged(row, answers, spared)]
         if len(good) == len(deletion.rows):
-            return kept, deletion
+            return kept, deletion, lost
         bad = {row.key for row in deletion.rows} - {row.key for row in good}
         kept |= {row.key: kept_for_objects(row, answers, spared) for row in deletion.rows if row.key in bad}
         transaction.undo()
@@ -243,7 +247,7 @@ class _RowBatches(_Batch):
             for row in good
             if row.key in again.kept
         }
-        return kept, again
+        return kept, again, lost
 
     def _within_radius(self, deletion: Deletion) -> Deletion:
         if deletion.touched is not None:
@@ -339,10 +343,16 @@ def _persevere(todo: _Batch, stored: StoredBatch, tools: Tools) -> None:
             return
 
 
-def _stop_when_denied(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome]) -> None:
-    """Stop when not one item of a batch went because the store would not: the next thousand would fare the same."""
-    bad = [o for o in outcomes.values() if o.state in (Outcome.FAILED, Outcome.UNKNOWN)]
-    if bad and len(bad) == len(stored.items):
+def _stop_when_denied(
+    stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], lost: Collection[int] = ()
+) -> None:
+    """Stop when not one item of a batch went because the store would not: the next thousand would fare the same.
+
+    Rows whose objects a crashed attempt had taken say nothing about what the store would do now.
+    """
+    failed = {i: o for i, o in outcomes.items() if o.state in (Outcome.FAILED, Outcome.UNKNOWN)}
+    bad = [o for i, o in failed.items() if i not in lost]
+    if bad and len(failed) == len(stored.items):
         raise PartialDeleteError(
             f"Not one of the {len(stored.items):,} items of a batch could be deleted: {bad[0].code or bad[0].state.value} "
             f"({bad[0].detail}). The run stopped; later batches were not attempted.",

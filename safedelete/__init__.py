@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from safedelete.core.limits import Guard
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
     from safedelete.runner.report import Report
-    from safedelete.wiring import approve, check, execute, history, init, plan, run
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run
 
 _HOME = {
     "Guard": "safedelete.core.limits",
@@ -28,6 +28,7 @@ _HOME = {
     "past": "safedelete.declare",
     "Report": "safedelete.runner.report",
     "approve": "safedelete.wiring",
+    "cancel": "safedelete.wiring",
     "check": "safedelete.wiring",
     "execute": "safedelete.wiring",
     "history": "safedelete.wiring",
@@ -46,6 +47,7 @@ __all__ = [
     "S3Keys",
     "S3Prefix",
     "approve",
+    "cancel",
     "check",
     "execute",
     "history",

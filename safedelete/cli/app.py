@@ -253,6 +253,24 @@ def approve(
 
 
 @app.command()
+def cancel(
+    run: Run,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the run.")],
+    file: FromFile = None,
+    as_json: Json = False,
+) -> None:
+    """End a run that waits or was interrupted, so that nothing goes on with it. Deletes nothing."""
+    wiring = work()
+
+    if not reason.strip():
+        raise ConfigError(
+            "--reason is empty.", hint="Say why this run must not go on; it is kept with the run."
+        )
+    job = wiring.owner_of(load(needed(file)).jobs.values(), run)
+    show_report(wiring.cancel(job, run, reason=reason.strip()), job, file, as_json=as_json)
+
+
+@app.command()
 def history(
     file: File,
     name: Name = None,

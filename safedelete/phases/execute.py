@@ -307,7 +307,7 @@ def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
         raise LedgerError(
             f"The sealed batches of run {run} are not those that were approved (digest {found[:12]}, approved "
             f"{(plan.digest or 'none')[:12]}).",
-            hint="The ledger was damaged or edited. Cancel the run and plan again.",
+            hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run}`) and plan again.",
         )
 
 

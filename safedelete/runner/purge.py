@@ -13,7 +13,6 @@ from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
 from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
 from safedelete.phases.execute import Tools, execute
-from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require
 from safedelete.phases.seal import TOO_MANY, Sealed
@@ -38,6 +37,7 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
     code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
     if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
         code = ExitCode.PREFLIGHT
+    ctx.list_items(made)
     past = ctx.recent()
     return Report(job=ctx.job, plan=made, decision=decision, exit_code=code, proofs=proofs, past=past)
 
@@ -65,7 +65,10 @@ def save(ctx: PurgeContext) -> Report:
             made = ctx.survey()
             announce(made)
             past = [record for record in ctx.recent() if record.run != run]
-            return replace(_lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING), past=past)
+            aside = _lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING)
+            assert aside.plan is not None
+            ctx.list_items(aside.plan, run)
+            return replace(aside, past=past)
         except BaseException as error:
             failed_early(ctx, run, error)
             raise
@@ -156,8 +159,7 @@ def _go(
 ) -> Report:
     sealed = decision.plan
     cleared = preflight(sealed, ctx.probers(), groups.sample())
-    if ctx.manifest is not None:
-        write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
+    ctx.list_items(sealed, run)
     # A process that was suspended while it sealed must not bring a run back that another has called dead.
     lease.fence()
     ctx.ledger.move(
@@ -237,9 +239,7 @@ def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, othe
 def _grown(decision: Decision, error: RefusedError) -> Refused:
     """Refuse a plan that turned out to be too big only while it was sealed."""
     found = finding(TOO_MANY, str(error))
-    return Refused(
-        plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings)
-    )
+    return Refused(plan=decision.plan, measures=decision.measures, findings=(found, *decision.findings))
 
 
 def _unsealed(ctx: PurgeContext, run: str, decision: Refused) -> Refused:

@@ -33,7 +33,10 @@ def test_the_plan_carries_the_counts_and_the_digest_of_what_was_sealed() -> None
 
 def test_more_than_max_sealed_is_refused_and_nothing_stays_sealed() -> None:
     world = World(expired=5)
-    with batches_of(2), pytest.raises(RefusedError, match="5 items would be sealed; max_sealed is 4") as caught:
+    with (
+        batches_of(2),
+        pytest.raises(RefusedError, match="5 items would be sealed; max_sealed is 4") as caught,
+    ):
         world.process(max_sealed=4).run()
     assert caught.value.findings == ("SD104",)
     assert_refused_unsealed(world)

@@ -104,7 +104,7 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
         print_json(report_document(report))
     else:
         typer.echo(text.result(report, said(file)))
-        if report.run is not None and report.total.deleted != report.total.total:
+        if report.run is not None and report.kind == "purge" and report.total.deleted != report.total.total:
             try:
                 with wiring.shown(job, report.run) as (record, _, batches):
                     for line in text.items(record, batches, everything=False):

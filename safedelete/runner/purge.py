@@ -20,6 +20,7 @@ from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord, Verdict
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
+from safedelete.runner.items import failed_items
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
 from safedelete.runner.takeover import expire, inherited, mark_crashed, mention, take_over, told, untold
@@ -159,6 +160,8 @@ def _go(
 ) -> Report:
     sealed = decision.plan
     cleared = preflight(sealed, ctx.probers(), groups.sample())
+    for note in groups.notes():
+        log.warning("not every group was probed", job=ctx.job, run=run, note=note)
     ctx.list_items(sealed, run)
     # A process that was suspended while it sealed must not bring a run back that another has called dead.
     lease.fence()
@@ -207,6 +210,8 @@ def _go(
         inherited=inherited(left),
         proofs=cleared.proofs,
         message=message,
+        notes=groups.notes(),
+        failed=failed_items(ctx.ledger, sealed, run, sum(tally.values(), Tally())),
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from safedelete.core.decision import Decision
+from safedelete.core.decision import Approval, Decision
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
 from safedelete.errors import ExitCode
 from safedelete.ports import Proof, RunRecord
+from safedelete.runner.items import Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,9 @@ class Report:
         inherited: Outcomes that an abandoned earlier run left, settled by this one.
         proofs: Permissions that were proven.
         message: One sentence about the end.
+        kind: ``purge``, or ``job`` for a declared function, whose ``deleted`` are the items it processed.
+        notes: What a reader should know, a sentence each.
+        failed: The first items that failed or are unknown, at most 20; :attr:`failed_count` says how many there are.
         past: Newest runs before this one, newest first, for drawing what is usual.
     """
 
@@ -45,9 +50,34 @@ class Report:
     inherited: Tally = field(default_factory=Tally)
     proofs: tuple[Proof, ...] = ()
     message: str = ""
+    kind: Literal["purge", "job"] = "purge"
+    notes: tuple[str, ...] = ()
+    failed: tuple[Item, ...] = ()
     past: Sequence[RunRecord] = ()
+
+    @property
+    def failed_count(self) -> int:
+        """How many items failed or are unknown."""
+        return self.total.failed + self.total.unknown
 
     @property
     def total(self) -> Tally:
         """All targets' outcomes together."""
         return sum(self.tally.values(), Tally())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One recorded run, read back.
+
+    Attributes:
+        record: The run.
+        approval: Its newest approval.
+        items: Its items with what became of each.
+        more: Whether there are more of them than were asked for.
+    """
+
+    record: RunRecord
+    approval: Approval | None = None
+    items: tuple[Item, ...] = ()
+    more: bool = False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
 from safedelete.core.limits import Guard
 from safedelete.core.run import RunState
 from safedelete.core.seal import digest
-from safedelete.errors import ExitCode, InterruptedRunError, RefusedError
+from safedelete.errors import DeadlineExceededError, ExitCode, InterruptedRunError, RefusedError
 from safedelete.runner import purge
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.report import Report
@@ -131,11 +132,27 @@ def test_a_stop_while_sealing_deletes_nothing_and_leaves_nothing_to_resume() -> 
         if call.name == "ledger.seal":
             why.append("SIGTERM")
 
-    with batches_of(2), pytest.raises(InterruptedRunError):
+    with batches_of(2), pytest.raises(InterruptedRunError, match="before it had deleted anything") as caught:
         world.process(asked=lambda: why[0] if why else None, at=at).run()
+    assert (caught.value.deleted, caught.value.hint) == (0, "The next run plans anew.")
     assert world.last().state is RunState.INTERRUPTED
     assert not list(world.ledger.batches(world.last().run))
     assert all(world.has_row(n) for n in range(6))
+
+
+def test_a_deadline_that_passes_while_sealing_does_not_promise_to_go_on() -> None:
+    world = World(expired=6)
+    process = world.process(
+        timeout=timedelta(minutes=5), at=on("ledger.seal", lambda: world.clock.advance(301))
+    )
+    with (
+        batches_of(2),
+        pytest.raises(DeadlineExceededError, match="passed before anything was deleted") as caught,
+    ):
+        process.run()
+    assert "plans anew" in caught.value.hint
+    again = world.process("host:2").run()
+    assert not again.resumed
 
 
 def test_bytes_are_those_of_the_sealed_objects() -> None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safedelete.cli.document import report_document
 from safedelete.core.outcome import Tally
 from safedelete.core.run import RunState
 from safedelete.errors import DeadlineExceededError, ExitCode, LedgerError, LockLostError, StoreError
 from safedelete.runner.ending import verdict
-from safedelete.testing.memory import Call
-from tests.worlds import World, batches_of, on
+from safedelete.testing.memory import Call, Policy
+from tests.worlds import BUCKET, World, batches_of, on
 
 S, X, T = RunState, ExitCode, Tally
 CLEAN = T()
@@ -139,6 +140,43 @@ def test_a_ledger_that_fails_after_the_last_delete_does_not_say_that_nothing_was
     assert caught.value.deleted == 3
     assert world.last().state is S.INTERRUPTED
     assert world.process("host:2").run().exit_code is X.DONE
+
+
+def test_a_report_names_the_items_that_failed_at_most_twenty() -> None:
+    world = World(expired=30)
+
+    def deny() -> None:
+        for number in range(25):
+            world.objects.policies[BUCKET, f"{number}.jpg"] = Policy.DENIED
+
+    report = world.process(at=on("objects.delete", deny)).run()
+    assert (len(report.failed), report.failed_count) == (20, 25)
+    assert report.failed[0].key == (0,)
+    assert report.failed[0].objects == (f"s3://{BUCKET}/0.jpg",)
+    assert report.failed[0].code == "AccessDenied"
+    document = report_document(report)
+    assert (len(document["failed"]), document["failed_count"]) == (20, 25)
+    assert document["failed"][0]["key"] == [0]
+
+
+def test_a_run_that_is_over_stays_so_when_its_failed_items_cannot_be_read() -> None:
+    world = World(expired=3)
+    over: list[bool] = []
+
+    def at(call: Call) -> None:
+        deny(call)
+        if call.name == "ledger.move" and world.last().state is S.FAILED:
+            over.append(True)
+        if call.name == "ledger.batches" and over:
+            raise LedgerError("the ledger does not answer")
+
+    def one() -> None:
+        world.objects.policies[BUCKET, "1.jpg"] = Policy.DENIED
+
+    deny = on("objects.delete", one)
+    report = world.process(at=at).run()
+    assert over
+    assert (report.exit_code, report.failed, report.failed_count) == (X.STORE, (), 1)
 
 
 def test_an_interrupt_from_the_keyboard_leaves_a_run_that_is_resumed() -> None:

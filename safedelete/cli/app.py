@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from safedelete.cli.common import (
+    accepting,
     any_job,
     chosen,
     end,
@@ -193,10 +194,9 @@ def run(
 
     job = load(file).one(name)
     try:
-        with listening(job) as asked, text.progress() as progress:
+        with accepting(file), listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
     except RefusedError as refused:
-        refused.hint = refused.hint.replace("--file FILE", f"--file {quote(str(file))}")
         if refused.run is not None:
             show_refused(job, refused.run, file, as_json=as_json)
         raise
@@ -210,9 +210,9 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     from safedelete.cli import text
     from safedelete.cli.signals import listening
 
-    loaded = load(needed(file))
-    job = wiring.owner_of(loaded.jobs.values(), run)
-    with listening(job) as asked, text.progress() as progress:
+    path = needed(file)
+    job = wiring.owner_of(load(path).jobs.values(), run)
+    with accepting(path), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from safedelete.errors import ConfigError, SafeDeleteError
+from safedelete.errors import ConfigError, RefusedError, SafeDeleteError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -79,6 +81,21 @@ def purges(jobs: list[Declared]) -> list[Purge]:
     from safedelete.declare import Purge
 
     return [job for job in jobs if isinstance(job, Purge)]
+
+
+@contextmanager
+def accepting(file: Path) -> Iterator[None]:
+    """Add to a refusal the command that would accept it, where one would."""
+    try:
+        yield
+    except RefusedError as refused:
+        from safedelete.cli.look import approval_command
+        from safedelete.runner.context import never_acceptable
+
+        if refused.run is not None and not never_acceptable(refused.findings):
+            command = f"To accept this plan once: {approval_command(refused.run, said(file))}"
+            refused.hint = f"{refused.hint}\n{command}" if refused.hint else command
+        raise
 
 
 def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:

@@ -204,13 +204,11 @@ class PurgeContext:
         return {target.name: sums.get(index, Tally()) for index, target in enumerate(plan.targets)}
 
     def refusal(self, decision: Refused, run: str, lead: str = "") -> RefusedError:
-        """Return the error that tells of a refusal, with the command that would accept it."""
+        """Return the error that tells of a refusal, and of the run that an approval would name."""
         refusing = [f for f in decision.findings if f.severity == "refuse"]
         codes = list(dict.fromkeys(f.code for f in refusing))
         text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
         hints = [f.hint for f in refusing if f.hint]
-        if decision.plan.digest is not None and not never_acceptable(codes):
-            hints.append(f'To accept this plan once: safedelete approve {run} --file FILE --reason "..."')
         return RefusedError(
             f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
             findings=codes,

@@ -186,18 +186,16 @@ def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:
     """
     if record.state is not RunState.REFUSED:
         return None
-    command = f'safedelete approve {record.run} --file FILE --reason "..."'
     approval = ctx.ledger.approval(record.run)
     if approval is None:
         raise RefusedError(
             f"Run {record.run} was refused and nobody has approved it.",
             run=record.run,
-            hint=f"To accept it once: {command}",
         )
     if approval.expires_at <= ctx.clock.now():
         raise StalePlanError(
             f"The approval of run {record.run} expired at {approval.expires_at:%Y-%m-%d %H:%M} UTC.",
-            hint=command,
+            hint="Approve it again while its keys are sealed, or plan again.",
         )
     if record.plan is None or approval.digest != record.plan.digest:
         raise StalePlanError(

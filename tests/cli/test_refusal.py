@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import safedelete
 from safedelete.cli.chart import BLOCKS
 from tests.e2e.world import Ended, World
 
@@ -142,3 +143,22 @@ def test_a_refused_run_that_is_cancelled_can_be_executed_by_nobody(world: World,
     assert "not meant after all" in ended.out
     assert "cancelled" in world.cli("execute", run, "--file", surged, expect=3).err
     assert "not meant after all" in world.cli("show", run, "--file", surged, expect=0).out
+
+
+def test_execute_says_how_to_accept_a_plan_that_nobody_has_approved(world: World, surged: Path) -> None:
+    run = command(world.cli("run", surged, expect=3))[1]
+    denied = world.cli("execute", run, "--file", surged, expect=3)
+    assert f"safedelete approve {run} --file '{surged}' --reason" in denied.err
+    assert "FILE" not in denied.err
+
+
+def test_a_run_is_read_back_from_python(world: World) -> None:
+    jobs = world.ready()
+    run = world.cli("run", jobs, "--json", expect=0).run
+    with world.inside():
+        found = safedelete.show(world.job(jobs), run, everything=True, limit=2)
+        kept = safedelete.show(None, run)
+    assert isinstance(found.record, safedelete.RunRecord)
+    assert [(item.key, item.outcome) for item in found.items] == [((1,), "deleted"), ((2,), "deleted")]
+    assert found.more
+    assert (kept.items, kept.more, kept.approval) == ((), False, None)

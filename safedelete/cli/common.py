@@ -104,7 +104,12 @@ def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     from safedelete.cli import text
     from safedelete.cli.document import record_document
 
-    record, past = wiring.story(job, run)
+    try:
+        record, past = wiring.story(job, run)
+    except SafeDeleteError as error:
+        # It was refused, whatever the ledger answers now; the refusal is what the command ends with.
+        typer.echo(f"safedelete: run {run} cannot be shown: {error}", err=True)
+        return
     if as_json:
         print_json(record_document(record))
     elif record.plan is not None:

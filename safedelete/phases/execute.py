@@ -301,7 +301,9 @@ class _ObjectBatches(_Batch):
 def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
     same = (cleared.job, cleared.fingerprint, cleared.as_of) == (plan.job, plan.fingerprint, plan.as_of)
     if not same:
-        raise StalePlanError(f"{plan.job}: the preflight proved another plan than the guard approved.")
+        raise StalePlanError(
+            f"{plan.job}: the preflight proved another plan than the guard approved.", hint="Plan again."
+        )
     found = digest(plan.fingerprint, plan.as_of, ledger.checksums(run))
     if found != plan.digest:
         raise LedgerError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -11,7 +13,7 @@ from safedelete.core.findings import finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
+from safedelete.errors import ExitCode, PreflightError, RefusedError, SafeDeleteError, StoreError
 from safedelete.phases.execute import Tools, execute
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require
@@ -63,7 +65,8 @@ def save(ctx: PurgeContext) -> Report:
         expire(ctx)
         run = ctx.begin()
         try:
-            made = ctx.survey()
+            with _stoppable(ctx.stop.before):
+                made = ctx.survey()
             announce(made)
             past = [record for record in ctx.recent() if record.run != run]
             aside = _lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING)
@@ -127,15 +130,18 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
 def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
     run = ctx.begin()
     try:
-        made = ctx.survey()
+        with _stoppable(ctx.stop.before):
+            made = ctx.survey()
         announce(made)
         decision = ctx.decide(made)
         if isinstance(decision, Refused):
             aside = _lay_aside(ctx, run, made, decision, RunState.REFUSED)
             raise ctx.refusal(aside.decision if isinstance(aside.decision, Refused) else decision, run)
-        preflight(made, ctx.probers(), ctx.first_objects(made))
+        with _stoppable(ctx.stop.before):
+            preflight(made, ctx.probers(), ctx.first_objects(made))
         try:
-            sealed = ctx.seal(run, made)
+            with _stoppable(ctx.stop.before):
+                sealed = ctx.seal(run, made)
         except RefusedError as grown:
             raise ctx.refusal(_unsealed(ctx, run, _grown(decision, grown)), run) from grown
         decision = ctx.decide(sealed.plan)
@@ -159,7 +165,8 @@ def _go(
     resumed: bool = False,
 ) -> Report:
     sealed = decision.plan
-    cleared = preflight(sealed, ctx.probers(), groups.sample())
+    with _stoppable(ctx.stop.between if resumed else ctx.stop.before):
+        cleared = preflight(sealed, ctx.probers(), groups.sample())
     for note in groups.notes():
         log.warning("not every group was probed", job=ctx.job, run=run, note=note)
     ctx.list_items(sealed, run)
@@ -181,7 +188,8 @@ def _go(
     try:
         tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
         execute(decision, cleared, run, ctx.parts, tools)
-        verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
+        with _stoppable(ctx.stop.between, afterwards=False):
+            verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
         tally = ctx.tallies(sealed, run)
         owed = sum(ctx.ledger.sealed(run).values())
         left = untold(ctx)
@@ -213,6 +221,23 @@ def _go(
         notes=groups.notes(),
         failed=failed_items(ctx.ledger, sealed, run, sum(tally.values(), Tally())),
     )
+
+
+@contextmanager
+def _stoppable(check: Callable[[], None], *, afterwards: bool = True) -> Iterator[None]:
+    """Say that a step was stopped where it was: a cancelled statement looks like a store that failed, or a plain unknown.
+
+    Args:
+        check: Raises when the time is over or a stop was asked for.
+        afterwards: Also ask it when the step seems to have succeeded.
+    """
+    try:
+        yield
+    except (StoreError, PreflightError):
+        check()
+        raise
+    if afterwards:
+        check()
 
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:

@@ -159,7 +159,9 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
         StalePlanError: It may not, and why.
     """
     if record.job != ctx.job:
-        raise StalePlanError(f"Run {record.run} is of {record.job}, not of {ctx.job}.")
+        raise StalePlanError(
+            f"Run {record.run} is of {record.job}, not of {ctx.job}.", hint="Name its job file."
+        )
     if record.state not in EXECUTABLE:
         raise StalePlanError(
             f"Run {record.run} is {record.state.value}; only a saved or refused plan can be executed, and once.",

@@ -10,34 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
-    from safedelete.phases.parts import Progress
-    from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
-    from safedelete.runner.report import Report, Shown
-    from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
+    from safedelete.runner.report import Report
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run
 
 _HOME = {
-    "Approval": "safedelete.core.decision",
-    "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
-    "Progress": "safedelete.phases.parts",
     "Purge": "safedelete.declare",
     "Rows": "safedelete.declare",
     "RunContext": "safedelete.declare",
-    "RunRecord": "safedelete.ports",
     "S3Keys": "safedelete.declare",
     "S3Prefix": "safedelete.declare",
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
     "past": "safedelete.declare",
     "Report": "safedelete.runner.report",
-    "Shown": "safedelete.runner.report",
     "approve": "safedelete.wiring",
     "cancel": "safedelete.wiring",
     "check": "safedelete.wiring",
@@ -46,24 +37,18 @@ _HOME = {
     "init": "safedelete.wiring",
     "plan": "safedelete.wiring",
     "run": "safedelete.wiring",
-    "show": "safedelete.wiring",
 }
 
 __all__ = [
-    "Approval",
-    "Asked",
     "Guard",
     "Item",
     "Job",
-    "Progress",
     "Purge",
     "Report",
     "Rows",
     "RunContext",
-    "RunRecord",
     "S3Keys",
     "S3Prefix",
-    "Shown",
     "approve",
     "cancel",
     "check",
@@ -75,7 +60,6 @@ __all__ = [
     "past",
     "plan",
     "run",
-    "show",
 ]
 
 

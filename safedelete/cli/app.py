@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import typer
 
 from safedelete.cli.common import (
-    accepting,
     any_job,
     chosen,
     end,
@@ -190,11 +189,12 @@ def run(
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
     wiring = work()
     from safedelete.cli import text
+    from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
     job = load(file).one(name)
     try:
-        with accepting(file), listening(job) as asked, text.progress() as progress:
+        with suggesting(quote(str(file))), listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
     except RefusedError as refused:
         if refused.run is not None:
@@ -208,11 +208,12 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
     wiring = work()
     from safedelete.cli import text
+    from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
     path = needed(file)
     job = wiring.owner_of(load(path).jobs.values(), run)
-    with accepting(path), listening(job) as asked, text.progress() as progress:
+    with suggesting(quote(str(path))), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from safedelete.errors import ConfigError, RefusedError, SafeDeleteError
+from safedelete.errors import ConfigError, SafeDeleteError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -83,33 +81,13 @@ def purges(jobs: list[Declared]) -> list[Purge]:
     return [job for job in jobs if isinstance(job, Purge)]
 
 
-@contextmanager
-def accepting(file: Path) -> Iterator[None]:
-    """Add to a refusal the command that would accept it, where one would."""
-    try:
-        yield
-    except RefusedError as refused:
-        from safedelete.cli.look import approval_command
-        from safedelete.runner.context import never_acceptable
-
-        if refused.run is not None and not never_acceptable(refused.findings):
-            command = f"To accept this plan once: {approval_command(refused.run, said(file))}"
-            refused.hint = f"{refused.hint}\n{command}" if refused.hint else command
-        raise
-
-
 def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     """Show a run that was just refused, with what to look at."""
     wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import record_document
 
-    try:
-        record, past = wiring.story(job, run)
-    except SafeDeleteError as error:
-        # It was refused, whatever the ledger answers now; the refusal is what the command ends with.
-        typer.echo(f"safedelete: run {run} cannot be shown: {error}", err=True)
-        return
+    record, past = wiring.story(job, run)
     if as_json:
         print_json(record_document(record))
     elif record.plan is not None:
@@ -126,14 +104,10 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
         print_json(report_document(report))
     else:
         typer.echo(text.result(report, said(file)))
-        if report.run is not None and report.kind == "purge" and report.total.deleted != report.total.total:
-            try:
-                with wiring.shown(job, report.run) as (record, _, batches):
-                    for line in text.items(record, batches, everything=False):
-                        typer.echo(line)
-            except SafeDeleteError as error:
-                # The run is over and its exit code stands, whatever the ledger answers now.
-                typer.echo(f"safedelete: the items cannot be listed: {error}", err=True)
+        if report.run is not None and report.total.deleted != report.total.total:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for line in text.items(record, batches, everything=False):
+                    typer.echo(line)
     end([report])
 
 

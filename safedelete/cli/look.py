@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +14,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.core.say import picture
+from safedelete.errors import RefusedError
 from safedelete.ports import RunRecord
 from safedelete.runner.context import never_acceptable
 
@@ -121,6 +123,22 @@ def approval_command(run: str, file: str) -> str:
         file: The job file, quoted for a shell.
     """
     return f'safedelete approve {run} --file {file} --reason "..."'
+
+
+@contextmanager
+def suggesting(file: str) -> Iterator[None]:
+    """Add to a refusal the command that would accept it, where one would.
+
+    Args:
+        file: The job file, quoted for a shell.
+    """
+    try:
+        yield
+    except RefusedError as refused:
+        if refused.run is not None and not never_acceptable(refused.findings):
+            command = f"To accept this plan once: {approval_command(refused.run, file)}"
+            refused.hint = f"{refused.hint}\n{command}" if refused.hint else command
+        raise
 
 
 def planned(record: RunRecord) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from safedelete.core.decision import Approval, Decision
+from safedelete.core.decision import Decision
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
@@ -21,38 +21,38 @@ class Report:
 
     Attributes:
         job: The job's name.
+        kind: ``purge``, or ``job`` for a declared function, whose ``deleted`` are the items it processed.
         run: Id in the ledger; None where nothing was recorded (``plan``, ``--dry-run``).
         state: How it ended; None for a plan.
         exit_code: What the command ends with.
         plan: On sealed counts where it was sealed.
         decision: The guard's.
         tally: Outcome sums by target.
+        notes: What a reader should know, a sentence each.
+        failed: The first items that failed or are unknown, at most 20; :attr:`failed_count` says how many there are.
         sealed_bytes: What the seal costs in the ledger.
         resumed: Whether an earlier run was gone on with.
         inherited: Outcomes that an abandoned earlier run left, settled by this one.
         proofs: Permissions that were proven.
         message: One sentence about the end.
-        kind: ``purge``, or ``job`` for a declared function, whose ``deleted`` are the items it processed.
-        notes: What a reader should know, a sentence each.
-        failed: The first items that failed or are unknown, at most 20; :attr:`failed_count` says how many there are.
         past: Newest runs before this one, newest first, for drawing what is usual.
     """
 
     job: str
+    kind: Literal["purge", "job"] = "purge"
     run: str | None = None
     state: RunState | None = None
     exit_code: ExitCode = ExitCode.DONE
     plan: Plan | None = None
     decision: Decision | None = None
     tally: Mapping[str, Tally] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    failed: tuple[Item, ...] = ()
     sealed_bytes: int = 0
     resumed: bool = False
     inherited: Tally = field(default_factory=Tally)
     proofs: tuple[Proof, ...] = ()
     message: str = ""
-    kind: Literal["purge", "job"] = "purge"
-    notes: tuple[str, ...] = ()
-    failed: tuple[Item, ...] = ()
     past: Sequence[RunRecord] = ()
 
     @property
@@ -64,20 +64,3 @@ class Report:
     def total(self) -> Tally:
         """All targets' outcomes together."""
         return sum(self.tally.values(), Tally())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """One recorded run, read back.
-
-    Attributes:
-        record: The run.
-        approval: Its newest approval.
-        items: Its items with what became of each.
-        more: Whether there are more of them than were asked for.
-    """
-
-    record: RunRecord
-    approval: Approval | None = None
-    items: tuple[Item, ...] = ()
-    more: bool = False

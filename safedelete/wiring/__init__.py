@@ -18,7 +18,6 @@ from safedelete.wiring.verbs import (
     owner_of,
     plan,
     run,
-    show,
     shown,
     story,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "owner_of",
     "plan",
     "run",
-    "show",
     "shown",
     "story",
 ]

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -30,8 +29,7 @@ from safedelete.runner import purge as runner
 from safedelete.runner import review
 from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY
 from safedelete.runner.function import FunctionContext, run_function
-from safedelete.runner.items import SHOWN, items_of
-from safedelete.runner.report import Report, Shown
+from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
 from safedelete.wiring.settings import Settings, SystemClock
@@ -221,26 +219,6 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
         f"Run {record.run} is of {record.job!r}, which the job file does not declare as a purge.",
         hint=f"It declares: {', '.join(job.name for job in known)}.",
     )
-
-
-def show(job: Declared | None, run: str, *, everything: bool = False, limit: int = SHOWN) -> Shown:
-    """Return one run with its approval and its items. Reads only.
-
-    Args:
-        job: The job it is of; None where the environment says where the ledger is.
-        run: Its id, or a unique beginning of it.
-        everything: Also items that were deleted or are still to be deleted; else those that were not.
-        limit: Most items returned.
-    """
-    with shown(job, run) as (record, approval, batches):
-        wanted = (
-            item
-            for stored in batches
-            for item in items_of(record.plan, stored)
-            if everything or item.outcome not in ("deleted", "pending")
-        )
-        found = tuple(islice(wanted, limit + 1))
-        return Shown(record=record, approval=approval, items=found[:limit], more=len(found) > limit)
 
 
 @contextmanager

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import safedelete
 from safedelete.cli.chart import BLOCKS
-from safedelete.errors import LedgerError
-from tests.e2e.world import Ended, World, before_execute
+from tests.e2e.world import Ended, World
 
 SURGE = "'2020-01-01 00:00:00'"
 
@@ -151,36 +149,3 @@ def test_execute_says_how_to_accept_a_plan_that_nobody_has_approved(world: World
     denied = world.cli("execute", run, "--file", surged, expect=3)
     assert f"safedelete approve {run} --file '{surged}' --reason" in denied.err
     assert "FILE" not in denied.err
-
-
-def test_a_run_is_read_back_from_python(world: World) -> None:
-    jobs = world.ready()
-    run = world.cli("run", jobs, "--json", expect=0).run
-    with world.inside():
-        found = safedelete.show(world.job(jobs), run, everything=True, limit=2)
-        kept = safedelete.show(None, run)
-    assert isinstance(found.record, safedelete.RunRecord)
-    assert [(item.key, item.outcome) for item in found.items] == [((1,), "deleted"), ((2,), "deleted")]
-    assert found.more
-    assert (kept.items, kept.more, kept.approval) == ((), False, None)
-
-
-def no_answer(*_: object, **__: object) -> object:
-    raise LedgerError("the ledger does not answer")
-
-
-def test_a_ledger_that_fails_while_the_end_is_shown_does_not_change_how_the_run_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = world.ready()
-    monkeypatch.setattr("safedelete.wiring.story", no_answer)
-    monkeypatch.setattr("safedelete.wiring.shown", no_answer)
-    tight = world.jobs("guard=Guard(max_items=2),", name="tight.py")
-    refused = world.cli("run", tight, expect=3)
-    assert "cannot be shown: the ledger does not answer" in refused.err
-    assert "max_items is 2" in refused.err
-    renew = "UPDATE uploads SET expires_at = '2099-01-01 00:00:00' WHERE id = 2"
-    with before_execute(lambda: world.sql(renew)):
-        ran = world.cli("run", jobs, expect=0)
-    assert "cannot be listed: the ledger does not answer" in ran.err
-    assert "2 of 3 are gone; 1 kept." in ran.out

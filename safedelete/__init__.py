@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.limits import Guard
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.runner.items import Item
     from safedelete.runner.report import Report
-    from safedelete.wiring import approve, check, execute, history, init, plan, run
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run
 
 _HOME = {
     "Guard": "safedelete.core.limits",
+    "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
     "Rows": "safedelete.declare",
@@ -28,6 +30,7 @@ _HOME = {
     "past": "safedelete.declare",
     "Report": "safedelete.runner.report",
     "approve": "safedelete.wiring",
+    "cancel": "safedelete.wiring",
     "check": "safedelete.wiring",
     "execute": "safedelete.wiring",
     "history": "safedelete.wiring",
@@ -38,6 +41,7 @@ _HOME = {
 
 __all__ = [
     "Guard",
+    "Item",
     "Job",
     "Purge",
     "Report",
@@ -46,6 +50,7 @@ __all__ = [
     "S3Keys",
     "S3Prefix",
     "approve",
+    "cancel",
     "check",
     "execute",
     "history",

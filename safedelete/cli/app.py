@@ -189,14 +189,14 @@ def run(
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
     wiring = work()
     from safedelete.cli import text
+    from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
     job = load(file).one(name)
     try:
-        with listening(job) as asked, text.progress() as progress:
+        with suggesting(quote(str(file))), listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
     except RefusedError as refused:
-        refused.hint = refused.hint.replace("--file FILE", f"--file {quote(str(file))}")
         if refused.run is not None:
             show_refused(job, refused.run, file, as_json=as_json)
         raise
@@ -208,11 +208,12 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     """Execute one sealed plan, once: a saved one, or a refused one that was approved. Deletes."""
     wiring = work()
     from safedelete.cli import text
+    from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
-    loaded = load(needed(file))
-    job = wiring.owner_of(loaded.jobs.values(), run)
-    with listening(job) as asked, text.progress() as progress:
+    path = needed(file)
+    job = wiring.owner_of(load(path).jobs.values(), run)
+    with suggesting(quote(str(path))), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)
 
@@ -250,6 +251,24 @@ def approve(
         f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
         f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
     )
+
+
+@app.command()
+def cancel(
+    run: Run,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the run.")],
+    file: FromFile = None,
+    as_json: Json = False,
+) -> None:
+    """End a run that waits or was interrupted, so that nothing goes on with it. Deletes nothing."""
+    wiring = work()
+
+    if not reason.strip():
+        raise ConfigError(
+            "--reason is empty.", hint="Say why this run must not go on; it is kept with the run."
+        )
+    job = wiring.owner_of(load(needed(file)).jobs.values(), run)
+    show_report(wiring.cancel(job, run, reason=reason.strip()), job, file, as_json=as_json)
 
 
 @app.command()

@@ -105,13 +105,9 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
     else:
         typer.echo(text.result(report, said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
-            try:
-                with wiring.shown(job, report.run) as (record, _, batches):
-                    for line in text.items(record, batches, everything=False):
-                        typer.echo(line)
-            except SafeDeleteError as error:
-                # The run is over and its exit code stands, whatever the ledger answers now.
-                typer.echo(f"safedelete: the items cannot be listed: {error}", err=True)
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for line in text.items(record, batches, everything=False):
+                    typer.echo(line)
     end([report])
 
 

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from safedelete.core.decision import Approval, Approved, Decision
-from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
-from safedelete.core.run import BatchState
 from safedelete.core.say import sentence
-from safedelete.core.seal import ObjectBatch
 from safedelete.ports import RunRecord, StoredBatch
+from safedelete.runner.items import Item, items_of
 from safedelete.runner.report import Report
 
 
@@ -23,6 +21,7 @@ def report_document(report: Report) -> dict[str, Any]:
     """Return a report as plain values."""
     return {
         "job": report.job,
+        "kind": report.kind,
         "run": report.run,
         "state": None if report.state is None else report.state.value,
         "exit_code": int(report.exit_code),
@@ -30,7 +29,10 @@ def report_document(report: Report) -> dict[str, Any]:
         "message": report.message,
         "plan": plan_document(report.plan),
         "decision": decision_document(report.decision),
-        "outcomes": {name: tally_document(tally) for name, tally in report.tally.items()},
+        "outcomes": {name: tally_document(tally, report.kind) for name, tally in report.tally.items()},
+        "failed": [_item(item) for item in report.failed],
+        "failed_count": report.failed_count,
+        "notes": list(report.notes),
         "inherited": tally_document(report.inherited),
         "sealed_bytes": report.sealed_bytes,
         "permissions": [plain(proof) for proof in report.proofs],
@@ -71,48 +73,24 @@ def record_document(record: RunRecord, approval: Approval | None = None) -> dict
         "plan": plan_document(record.plan),
         "decision": decision_document(record.decision),
         "approval": plain(approval),
-        "outcomes": {name: tally_document(tally) for name, tally in record.tally.items()},
+        "outcomes": {name: tally_document(tally, record.kind) for name, tally in record.tally.items()},
     }
 
 
 def item_document(record: RunRecord, stored: StoredBatch) -> Iterator[dict[str, Any]]:
     """Yield every sealed item of a batch with what became of it."""
-    target = (
-        record.plan.targets[stored.ref.target].name if record.plan is not None else str(stored.ref.target)
-    )
-    things: tuple[ObjectRef | SealedRow, ...] = (
-        stored.items.objects if isinstance(stored.items, ObjectBatch) else stored.items.rows
-    )
-    settled = stored.state in (BatchState.DONE, BatchState.DEFERRED)
-    for index, thing in enumerate(things):
-        outcome = stored.outcomes.get(index)
-        if outcome is not None:
-            state = outcome.state.value
-        elif not settled or index in stored.pending:
-            state = "in doubt" if stored.state is BatchState.IN_DOUBT else "pending"
-        else:
-            state = "deleted"
-        yield {
-            "target": target,
-            **thing_document(thing),
-            "outcome": state,
-            "code": outcome.code if outcome else "",
-            "detail": outcome.detail if outcome else "",
-        }
+    yield from map(_item, items_of(record.plan, stored))
 
 
-def thing_document(thing: ObjectRef | SealedRow) -> dict[str, Any]:
-    """Return one item as plain values."""
-    if isinstance(thing, SealedRow):
-        return {
-            "key": [plain(part) for part in thing.key],
-            "objects": [f"s3://{r.bucket}/{r.key}" for r in thing.objects],
-        }
-    return {"key": [f"s3://{thing.bucket}/{thing.key}"], "objects": []}
+def _item(item: Item) -> dict[str, Any]:
+    document: dict[str, Any] = plain(item)
+    return document
 
 
-def tally_document(tally: Tally) -> dict[str, int]:
-    """Return outcome sums as plain values."""
+def tally_document(tally: Tally, kind: Literal["purge", "job"] = "purge") -> dict[str, int]:
+    """Return outcome sums as plain values; those of a function job are what it processed and what failed."""
+    if kind == "job":
+        return {"processed": tally.deleted, "failed": tally.failed}
     return asdict(tally)
 
 

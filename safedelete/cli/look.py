@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
 from tabulate import tabulate
 
 from safedelete.core.decision import Decision
-from safedelete.core.findings import FINDINGS
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.core.say import picture
+from safedelete.errors import RefusedError
 from safedelete.ports import RunRecord
+from safedelete.runner.context import never_acceptable
 
 DAY: Final = timedelta(days=1)
 
@@ -103,14 +105,40 @@ def accept(decision: Decision, run: str, file: str) -> list[str]:
         file: The job file, quoted for a shell.
     """
     codes = {f.code for f in decision.findings if f.severity == "refuse"}
-    stuck = sorted(code for code in codes if code not in FINDINGS or not FINDINGS[code].acceptable)
+    stuck = never_acceptable(codes)
     if stuck or decision.plan.digest is None:
         why = ", ".join(stuck) or "A plan whose keys were not sealed"
         return [f"{why} cannot be approved: repair it, then plan again."]
     return [
-        f'To accept this plan once: safedelete approve {run} --file {file} --reason "..."',
+        f"To accept this plan once: {approval_command(run, file)}",
         "    --one-off when it must not count as usual; --usual when it is how nights will be from now on",
     ]
+
+
+def approval_command(run: str, file: str) -> str:
+    """Return the command that accepts a refused plan once.
+
+    Args:
+        run: The sealed run's id.
+        file: The job file, quoted for a shell.
+    """
+    return f'safedelete approve {run} --file {file} --reason "..."'
+
+
+@contextmanager
+def suggesting(file: str) -> Iterator[None]:
+    """Add to a refusal the command that would accept it, where one would.
+
+    Args:
+        file: The job file, quoted for a shell.
+    """
+    try:
+        yield
+    except RefusedError as refused:
+        if refused.run is not None and not never_acceptable(refused.findings):
+            command = f"To accept this plan once: {approval_command(refused.run, file)}"
+            refused.hint = f"{refused.hint}\n{command}" if refused.hint else command
+        raise
 
 
 def planned(record: RunRecord) -> object:

@@ -225,7 +225,7 @@ def _runs(records: Sequence[RunRecord]) -> Iterator[str]:
         ("started", ""),
         ("state", ""),
         ("planned", "n"),
-        ("deleted", "n"),
+        ("processed" if records and records[0].kind == "job" else "deleted", "n"),
         ("failed", "n"),
         ("why", ""),
         ("run", ""),

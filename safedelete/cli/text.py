@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tabulate import tabulate
@@ -89,9 +89,12 @@ def result(report: Report, file: str = "FILE") -> str:
         return plan(report, file)
     lines = [f"{report.job}: {report.state.value}{' (resumed)' if report.resumed else ''}. {report.message}"]
     if report.tally:
-        lines += ["", _tallies(report.tally.items())]
+        lines += ["", _tallies(report.tally.items(), report.kind)]
     if report.plan is not None:
         lines += ["", decision(report.decision)]
+    lines += [f"note: {note}" for note in report.notes]
+    if report.sealed_bytes:
+        lines += ["", f"Its sealed keys take {report.sealed_bytes:,} bytes in the ledger."]
     if report.run is not None:
         lines += ["", f"Run {report.run}; `safedelete show {report.run}` tells it again."]
     return "\n".join(lines)
@@ -151,7 +154,8 @@ def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
                 record.reason[:60],
             ]
         )
-    headers = ["run", "started (UTC)", "state", "exit", "planned", "deleted", "failed", "why"]
+    done = "processed" if records[0].kind == "job" else "deleted"
+    headers = ["run", "started (UTC)", "state", "exit", "planned", done, "failed", "why"]
     table = tabulate(rows, headers=headers, tablefmt="simple", intfmt=",", disable_numparse=[0])
     return "\n".join([job, *_charts(series(records)), table])
 
@@ -185,7 +189,9 @@ def run(
     if approval is not None:
         lines.append(f"Approval by {approval.who} until {when(approval.expires_at)}: {approval.reason}")
     if record.tally:
-        lines += ["", _tallies(record.tally.items())]
+        lines += ["", _tallies(record.tally.items(), record.kind)]
+    if record.sealed_bytes:
+        lines.append(f"Its sealed keys take {record.sealed_bytes:,} bytes in the ledger.")
     if record.state is RunState.REFUSED and isinstance(record.decision, Refused):
         lines += ["", "Nothing was deleted.", *accept(record.decision, record.run, file)]
     return "\n".join(lines)
@@ -250,6 +256,8 @@ def _target(target: TargetPlan) -> str:
         ["eligible", f"{_count(target.eligible)} of {_count(target.total)}"],
         ["objects", _count(target.objects)],
     ]
+    if target.conditional:
+        rows.append(["deleted only if unchanged", _count(target.conditional)])
     if target.bytes is not None:
         rows.append(["bytes", _count(target.bytes)])
     if target.cutoff is not None:
@@ -263,6 +271,7 @@ def _target(target: TargetPlan) -> str:
     rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
     if target.first:
         rows.append(["first .. last", f"{target.first} .. {target.last}"])
+    rows += [["for example", one] for one in target.sample]
     rows += [["note", note] for note in target.notes]
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
 
@@ -273,10 +282,12 @@ def finding(one: Finding) -> str:
     return text + (f"\n          {one.hint}" if one.hint else "")
 
 
-def _tallies(tallies: object) -> str:
+def _tallies(tallies: Iterable[tuple[str, Tally]], kind: str) -> str:
+    if kind == "job":
+        done = [[name, t.deleted, t.failed] for name, t in tallies]
+        return tabulate(done, headers=["job", "processed", "failed"], tablefmt="simple", intfmt=",")
     rows = [
-        [name, t.deleted, t.gone, t.changed, t.blocked, t.failed, t.unknown, t.total]
-        for name, t in tallies  # type: ignore[attr-defined]
+        [name, t.deleted, t.gone, t.changed, t.blocked, t.failed, t.unknown, t.total] for name, t in tallies
     ]
     headers = ["target", "deleted", "gone", "changed", "blocked", "failed", "unknown", "sum"]
     return tabulate(rows, headers=headers, tablefmt="simple", intfmt=",")

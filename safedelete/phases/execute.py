@@ -306,7 +306,9 @@ class _ObjectBatches(_Batch):
 def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
     same = (cleared.job, cleared.fingerprint, cleared.as_of) == (plan.job, plan.fingerprint, plan.as_of)
     if not same:
-        raise StalePlanError(f"{plan.job}: the preflight proved another plan than the guard approved.")
+        raise StalePlanError(
+            f"{plan.job}: the preflight proved another plan than the guard approved.", hint="Plan again."
+        )
     sealed = ledger.sealed(run)
     wrong = [t.name for i, t in enumerate(plan.targets) if t.items != sealed.get(i, 0)]
     if wrong:
@@ -319,7 +321,7 @@ def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
         raise LedgerError(
             f"The sealed batches of run {run} are not those that were approved (digest {found[:12]}, approved "
             f"{(plan.digest or 'none')[:12]}).",
-            hint="The ledger was damaged or edited. Cancel the run and plan again.",
+            hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run}`) and plan again.",
         )
 
 

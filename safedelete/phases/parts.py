@@ -57,11 +57,18 @@ class Stop:
         between: Raises between batches once the deadline has passed, or a stop or cancellation was asked for.
         within: Raises inside a batch only when its last moment has come, so that a batch in flight is finished
             rather than left in doubt.
+        before: As ``between``, while nothing has been deleted yet, so that what it raises can say so.
     """
 
-    def __init__(self, between: Callable[[], None], within: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        between: Callable[[], None],
+        within: Callable[[], None],
+        before: Callable[[], None] | None = None,
+    ) -> None:
         self.between = between
         self.within = within
+        self.before = before or between
 
 
 def never() -> None:

@@ -71,8 +71,18 @@ class Groups:
             self._found[place] = ref
 
     def sample(self) -> tuple[ObjectRef, ...]:
-        """Return one object of each group that was seen."""
+        """Return one object of each group that was seen, at most :data:`GROUPS`."""
         return tuple(self._found.values())
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what the sample leaves out; nothing when it holds every group."""
+        if not self.overflow:
+            return ()
+        note = (
+            f"The objects lie in more than {GROUPS:,} groups (bucket, folder, extension): permissions were proven on "
+            f"one object of the first {GROUPS:,}; a policy on a later folder shows only when its objects are deleted."
+        )
+        return (note,)
 
 
 def first_objects(

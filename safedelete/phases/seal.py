@@ -90,7 +90,7 @@ def seal(
     for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
         counts = _Sum()
         for seq, batch in enumerate(_scan(plan, part)):
-            stop.between()
+            stop.before()
             total += len(batch)
             if total > max_sealed:
                 ledger.drop_seal(run)

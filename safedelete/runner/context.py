@@ -20,7 +20,7 @@ from safedelete.core.plan import PastRun, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import LedgerError, RefusedError
-from safedelete.phases.manifest import Page
+from safedelete.phases.manifest import Page, write_manifest
 from safedelete.phases.parts import Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
@@ -69,7 +69,7 @@ class PurgeContext:
         setting: Where and as whom.
         stop: When to end.
         progress: Told how far each phase is.
-        manifest: Where to write every sealed item before anything is deleted.
+        manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
     """
 
     job: str
@@ -216,13 +216,11 @@ class PurgeContext:
         return {target.name: sums.get(index, Tally()) for index, target in enumerate(plan.targets)}
 
     def refusal(self, decision: Refused, run: str, lead: str = "") -> RefusedError:
-        """Return the error that tells of a refusal, with the command that would accept it."""
+        """Return the error that tells of a refusal, and of the run that an approval would name."""
         refusing = [f for f in decision.findings if f.severity == "refuse"]
         codes = list(dict.fromkeys(f.code for f in refusing))
         text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
         hints = [f.hint for f in refusing if f.hint]
-        if decision.plan.digest is not None and not never_acceptable(codes):
-            hints.append(f'To accept this plan once: safedelete approve {run} --file FILE --reason "..."')
         return RefusedError(
             f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
             findings=codes,
@@ -238,6 +236,24 @@ class PurgeContext:
                 plan.targets[stored.ref.target].name,
                 items.objects if isinstance(items, ObjectBatch) else items.rows,
             )
+
+    def list_items(self, plan: Plan, run: str | None = None) -> None:
+        """Write the manifest where one is wanted: what was sealed, or what a scan finds where nothing was.
+
+        Args:
+            plan: The plan.
+            run: The run that was sealed; None where nothing was.
+
+        Raises:
+            ConfigError: The file cannot be written. Nothing was deleted.
+        """
+        if self.manifest is None:
+            return
+        if run is not None and plan.digest is not None:
+            write_manifest(self.manifest, self.sealed_pages(plan, run))
+            return
+        found = ((part.target.name, page) for part in self.parts for page in pages(plan, part))
+        write_manifest(self.manifest, found)
 
     def groups(self, run: str) -> Groups:
         """Collect one object of each group from what was sealed. Reads only."""

@@ -42,7 +42,7 @@ class Context:
         self._lease.gate()
 
     def processed(self, items: int) -> None:
-        """Add to the number of items done."""
+        """Add to the number of items done; kept where a purge keeps what it deleted, and shown as processed."""
         self.tally += Tally(deleted=items)
 
     def failed(self, items: int) -> None:
@@ -74,6 +74,8 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
     ctx.ledger.verify(ctx.binding)
     lease = ctx.lock.acquire(ctx.job.name, owner=ctx.owner)
     try:
+        if dry_run:
+            return _rehearse(ctx, lease)
         require(ctx.ledger.probe())
         for record in ctx.ledger.runs(ctx.job.name, limit=10, states=UNFINISHED):
             ctx.ledger.move(
@@ -91,17 +93,15 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             )
         )
         ctx.ledger.move(run, RunState.RUNNING)
-        context = Context(lease, ctx.stop, dry_run=dry_run)
+        context = Context(lease, ctx.stop, dry_run=False)
         try:
             _call(ctx.job, context)
             lease.fence()
         except BaseException as error:
             _failed(ctx, run, context, error)
             raise
-        clean = context.tally.clean
-        state = RunState.SUCCEEDED if clean else RunState.FAILED
-        code = ExitCode.DONE if clean else ExitCode.STORE
-        message = f"{context.tally.deleted:,} processed, {context.tally.failed:,} failed."
+        state = RunState.SUCCEEDED if context.tally.clean else RunState.FAILED
+        code, message = _verdict(context)
         ctx.ledger.move(
             run,
             state,
@@ -116,6 +116,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
         log.info("finished", job=ctx.job.name, run=run, state=state.value, message=message)
         return Report(
             job=ctx.job.name,
+            kind="job",
             run=run,
             state=state,
             exit_code=code,
@@ -124,6 +125,25 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
         )
     finally:
         lease.release()
+
+
+def _rehearse(ctx: FunctionContext, lease: Lease) -> Report:
+    """Call the function with ``dry_run`` set; records nothing, since nothing was done."""
+    context = Context(lease, ctx.stop, dry_run=True)
+    _call(ctx.job, context)
+    code, message = _verdict(context)
+    return Report(
+        job=ctx.job.name,
+        kind="job",
+        exit_code=code,
+        tally={ctx.job.name: context.tally},
+        message=f"{ctx.job.name}: dry run, not recorded. {message}",
+    )
+
+
+def _verdict(context: Context) -> tuple[ExitCode, str]:
+    code = ExitCode.DONE if context.tally.clean else ExitCode.STORE
+    return code, f"{context.tally.deleted:,} processed, {context.tally.failed:,} failed."
 
 
 def _call(job: Job, context: Context) -> None:

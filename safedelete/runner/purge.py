@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -11,9 +13,8 @@ from safedelete.core.findings import finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import BatchState, RunState
-from safedelete.errors import ExitCode, RefusedError, SafeDeleteError
+from safedelete.errors import ExitCode, PreflightError, RefusedError, SafeDeleteError, StoreError
 from safedelete.phases.execute import Tools, execute
-from safedelete.phases.manifest import write_manifest
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
@@ -21,6 +22,7 @@ from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord, Verdict
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
+from safedelete.runner.items import failed_items
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
 from safedelete.runner.takeover import expire, inherited, mark_crashed, mention, take_over, told, untold
@@ -38,6 +40,7 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
     code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
     if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
         code = ExitCode.PREFLIGHT
+    ctx.list_items(made)
     past = ctx.recent()
     return Report(job=ctx.job, plan=made, decision=decision, exit_code=code, proofs=proofs, past=past)
 
@@ -62,10 +65,14 @@ def save(ctx: PurgeContext) -> Report:
         expire(ctx)
         run = ctx.begin()
         try:
-            made = ctx.survey()
+            with _stoppable(ctx.stop.before):
+                made = ctx.survey()
             announce(made)
             past = [record for record in ctx.recent() if record.run != run]
-            return replace(_lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING), past=past)
+            aside = _lay_aside(ctx, run, made, ctx.decide(made), RunState.PENDING)
+            assert aside.plan is not None
+            ctx.list_items(aside.plan, run)
+            return replace(aside, past=past)
         except BaseException as error:
             failed_early(ctx, run, error)
             raise
@@ -123,15 +130,18 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
 def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
     run = ctx.begin()
     try:
-        made = ctx.survey()
+        with _stoppable(ctx.stop.before):
+            made = ctx.survey()
         announce(made)
         decision = ctx.decide(made)
         if isinstance(decision, Refused):
             aside = _lay_aside(ctx, run, made, decision, RunState.REFUSED)
             raise ctx.refusal(aside.decision if isinstance(aside.decision, Refused) else decision, run)
-        preflight(made, ctx.probers(), ctx.first_objects(made))
+        with _stoppable(ctx.stop.before):
+            preflight(made, ctx.probers(), ctx.first_objects(made))
         try:
-            sealed = ctx.seal(run, made)
+            with _stoppable(ctx.stop.before):
+                sealed = ctx.seal(run, made)
         except RefusedError as grown:
             raise ctx.refusal(_unsealed(ctx, run, _grown(decision, grown)), run) from grown
         decision = ctx.decide(sealed.plan)
@@ -155,11 +165,13 @@ def _go(
     resumed: bool = False,
 ) -> Report:
     sealed = decision.plan
-    cleared = preflight(sealed, ctx.probers(), groups.sample())
-    if not resumed and not ctx.took_objects_lately():
-        require_objects(ctx.parts, ctx.ledger.batches(run, {BatchState.SEALED}))
-    if ctx.manifest is not None:
-        write_manifest(ctx.manifest, ctx.sealed_pages(sealed, run))
+    with _stoppable(ctx.stop.between if resumed else ctx.stop.before):
+        cleared = preflight(sealed, ctx.probers(), groups.sample())
+        if not resumed and not ctx.took_objects_lately():
+            require_objects(ctx.parts, ctx.ledger.batches(run, {BatchState.SEALED}))
+    for note in groups.notes():
+        log.warning("not every group was probed", job=ctx.job, run=run, note=note)
+    ctx.list_items(sealed, run)
     # A process that was suspended while it sealed must not bring a run back that another has called dead.
     lease.fence()
     ctx.ledger.move(
@@ -178,7 +190,8 @@ def _go(
     try:
         tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
         execute(decision, cleared, run, ctx.parts, tools)
-        verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
+        with _stoppable(ctx.stop.between, afterwards=False):
+            verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)
         tally = ctx.tallies(sealed, run)
         owed = sum(ctx.ledger.sealed(run).values())
         left = untold(ctx)
@@ -207,7 +220,26 @@ def _go(
         inherited=inherited(left),
         proofs=cleared.proofs,
         message=message,
+        notes=groups.notes(),
+        failed=failed_items(ctx.ledger, sealed, run, sum(tally.values(), Tally())),
     )
+
+
+@contextmanager
+def _stoppable(check: Callable[[], None], *, afterwards: bool = True) -> Iterator[None]:
+    """Say that a step was stopped where it was: a cancelled statement looks like a store that failed, or a plain unknown.
+
+    Args:
+        check: Raises when the time is over or a stop was asked for.
+        afterwards: Also ask it when the step seems to have succeeded.
+    """
+    try:
+        yield
+    except (StoreError, PreflightError):
+        check()
+        raise
+    if afterwards:
+        check()
 
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:

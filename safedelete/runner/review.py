@@ -1,17 +1,19 @@
-"""Accept a refused plan once, and tell which sealed plans may still be executed."""
+"""Accept a refused plan once, cancel a run that waits, and tell which sealed plans may still be executed."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from safedelete.core.decision import Approval, Refused
+from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
-from safedelete.core.run import EXECUTABLE, RunState
-from safedelete.errors import RefusedError, StalePlanError
-from safedelete.ports import Clock, Ledger, RunRecord
+from safedelete.core.run import EXECUTABLE, RESUMABLE, RunState
+from safedelete.errors import ExitCode, LedgerError, RefusedError, StalePlanError
+from safedelete.ports import Clock, Lease, Ledger, RunChange, RunRecord
 from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, never_acceptable
-from safedelete.runner.takeover import unfit
+from safedelete.runner.report import Report
+from safedelete.runner.takeover import mark_crashed, settle, unfit
 
 
 def approve(
@@ -81,6 +83,75 @@ def approve(
     return approval
 
 
+CANCELLABLE: Final = EXECUTABLE | RESUMABLE
+"""States of a run that waits: for somebody to execute it, or for the next run to take it over."""
+
+
+def cancel(ctx: PurgeContext, run: str, *, reason: str, who: str) -> Report:
+    """End a run that waits, so that nothing goes on with it. Writes to the ledger; deletes nothing.
+
+    What an interrupted or crashed run left in doubt is settled first, as when it is abandoned. A seal that is damaged
+    cannot be settled, and is cancelled all the same: it would be in the way of every later run.
+
+    Args:
+        ctx: The purge that the run is of.
+        run: The run's id.
+        reason: Why, in the words of whoever cancels.
+        who: Login and host.
+
+    Returns:
+        How the run stands now; exit code 7 where items of it failed, are unknown, or could not be looked at.
+
+    Raises:
+        StalePlanError: The run is of another purge, or has ended.
+        LockHeldError: It is still working.
+    """
+    lease = ctx.enter()
+    try:
+        mark_crashed(ctx)
+        record = ctx.ledger.record(run)
+        if record.job != ctx.job:
+            raise StalePlanError(
+                f"Run {record.run} is of {record.job}, not of {ctx.job}.", hint="Name its job file."
+            )
+        if record.state not in CANCELLABLE:
+            raise StalePlanError(
+                f"Run {record.run} is {record.state.value}; only a run that waits or was interrupted can be cancelled.",
+                hint=f"`safedelete show {record.run}` tells how it ended.",
+            )
+        waits = record.state in EXECUTABLE
+        damage = "" if waits else _settled(ctx, lease, record)
+        tally = {} if waits else ctx.tallies(record.plan, record.run)
+        total = sum(tally.values(), Tally())
+        code = ExitCode.DONE if total.clean and not damage else ExitCode.STORE
+        message = f"cancelled by {who}: {reason}" + (f" ({damage})" if damage else "")
+        ctx.ledger.move(
+            record.run,
+            RunState.CANCELLED,
+            change=RunChange(finished_at=ctx.clock.now(), tally=tally, reason=message, exit_code=code),
+        )
+        if waits:
+            ctx.ledger.drop_seal(record.run)
+        return Report(
+            job=ctx.job,
+            run=record.run,
+            state=RunState.CANCELLED,
+            exit_code=code,
+            tally=tally,
+            message=message[:1].upper() + message[1:].rstrip(".") + ".",
+        )
+    finally:
+        lease.release()
+
+
+def _settled(ctx: PurgeContext, lease: Lease, record: RunRecord) -> str:
+    try:
+        settle(ctx, lease, record)
+    except LedgerError as error:
+        return f"what it left in doubt cannot be looked at: {error}"
+    return ""
+
+
 def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
     """Return a sealed plan that may be executed here and now.
 
@@ -88,7 +159,9 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
         StalePlanError: It may not, and why.
     """
     if record.job != ctx.job:
-        raise StalePlanError(f"Run {record.run} is of {record.job}, not of {ctx.job}.")
+        raise StalePlanError(
+            f"Run {record.run} is of {record.job}, not of {ctx.job}.", hint="Name its job file."
+        )
     if record.state not in EXECUTABLE:
         raise StalePlanError(
             f"Run {record.run} is {record.state.value}; only a saved or refused plan can be executed, and once.",
@@ -115,18 +188,16 @@ def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:
     """
     if record.state is not RunState.REFUSED:
         return None
-    command = f'safedelete approve {record.run} --file FILE --reason "..."'
     approval = ctx.ledger.approval(record.run)
     if approval is None:
         raise RefusedError(
             f"Run {record.run} was refused and nobody has approved it.",
             run=record.run,
-            hint=f"To accept it once: {command}",
         )
     if approval.expires_at <= ctx.clock.now():
         raise StalePlanError(
             f"The approval of run {record.run} expired at {approval.expires_at:%Y-%m-%d %H:%M} UTC.",
-            hint=command,
+            hint="Approve it again while its keys are sealed, or plan again.",
         )
     if record.plan is None or approval.digest != record.plan.digest:
         raise StalePlanError(

@@ -56,6 +56,20 @@ def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -
                 deleted=None,
             )
 
+    def before() -> None:
+        why = asked()
+        if why is not None:
+            raise InterruptedRunError(
+                f"The run was asked to stop ({why}) before it had deleted anything.",
+                hint="The next run plans anew.",
+            )
+        if clock.uptime() >= ends:
+            raise DeadlineExceededError(
+                f"The timeout of {timeout} passed before anything was deleted: it went into counting and sealing.",
+                hint="The next run plans anew, and takes as long: raise the timeout, look at the plan's queries, or "
+                "drain with per_run=N.",
+            )
+
     def within() -> None:
         now = clock.uptime()
         if asked() is not None and not seen:
@@ -68,4 +82,4 @@ def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -
                 deleted=None,
             )
 
-    return Stop(between, within)
+    return Stop(between, within, before)

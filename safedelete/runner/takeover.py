@@ -126,8 +126,8 @@ def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Ap
     return f"it is {age} old; resume_within is {ctx.resume_within}" if age > ctx.resume_within else ""
 
 
-def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> None:
-    log.warning("abandoning an earlier run", run=record.run, why=why)
+def settle(ctx: PurgeContext, lease: Lease, record: RunRecord) -> None:
+    """Give every item that a run left open its outcome, so that nothing of it stays in doubt. Deletes nothing."""
     plan = record.plan
     parts: list[Part | None] = []
     if plan is not None and plan.database == ctx.setting.database:
@@ -146,13 +146,18 @@ def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> No
         as_of=None if plan is None else plan.as_of,
         redefined=plan is None or plan.fingerprint != ctx.fingerprint,
     )
+
+
+def _abandon(ctx: PurgeContext, lease: Lease, record: RunRecord, why: str) -> None:
+    log.warning("abandoning an earlier run", run=record.run, why=why)
+    settle(ctx, lease, record)
     ctx.ledger.move(
         record.run,
         RunState.ABANDONED,
         change=RunChange(
             reason=why,
             finished_at=ctx.clock.now(),
-            tally=ctx.tallies(plan, record.run),
+            tally=ctx.tallies(record.plan, record.run),
             # Whatever an interrupted run ended with before: what it leaves is yet to be told.
             exit_code=ExitCode.INCOMPLETE,
         ),

@@ -9,6 +9,7 @@ from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.verbs import (
     approve,
+    cancel,
     check,
     execute,
     history,
@@ -25,6 +26,7 @@ __all__ = [
     "Settings",
     "approve",
     "buckets_of",
+    "cancel",
     "cancel_statements",
     "check",
     "execute",

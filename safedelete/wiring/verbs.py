@@ -174,6 +174,12 @@ def approve(
         )
 
 
+def cancel(purge: Purge, run: str, *, reason: str) -> Report:
+    """End a run that waits or was interrupted, so that nothing goes on with it. Writes to the ledger; deletes nothing."""
+    with context_of(purge) as ctx:
+        return review.cancel(ctx, run, reason=reason, who=ctx.setting.owner)
+
+
 def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
     """Return a job's newest runs, newest first. Reads only."""
     with opened(Settings.read(), job) as (_, ledger):

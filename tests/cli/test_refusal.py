@@ -131,3 +131,21 @@ def test_history_writes_one_page(world: World, surged: Path) -> None:
     assert "SD212" in text
     assert [p.name for p in world.folder.glob("history*")] == ["history.html"]
     world.cli("history", surged, "--html", page, "--json", expect=2)
+
+
+def test_a_refused_run_that_is_cancelled_can_be_executed_by_nobody(world: World, surged: Path) -> None:
+    run = command(world.cli("run", surged, expect=3))[1]
+    world.cli("approve", run, "--file", surged, "--reason", "meant", expect=0)
+    assert "reason is empty" in world.cli("cancel", run, "--file", surged, "--reason", " ", expect=2).err
+    ended = world.cli("cancel", run, "--file", surged, "--reason", "not meant after all", expect=0)
+    assert "cancelled" in ended.out
+    assert "not meant after all" in ended.out
+    assert "cancelled" in world.cli("execute", run, "--file", surged, expect=3).err
+    assert "not meant after all" in world.cli("show", run, "--file", surged, expect=0).out
+
+
+def test_execute_says_how_to_accept_a_plan_that_nobody_has_approved(world: World, surged: Path) -> None:
+    run = command(world.cli("run", surged, expect=3))[1]
+    denied = world.cli("execute", run, "--file", surged, expect=3)
+    assert f"safedelete approve {run} --file '{surged}' --reason" in denied.err
+    assert "FILE" not in denied.err

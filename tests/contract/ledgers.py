@@ -117,7 +117,9 @@ class LedgerContract:
     def test_a_run_that_is_reopened_forgets_how_it_ended(self, ledger: Ledger) -> None:
         ledger.begin(a_run())
         for state in (RunState.RUNNING, RunState.INTERRUPTED):
-            ledger.move("RUNA", state, change=RunChange(finished_at=AT, reason="late", exit_code=4, owner="x"))
+            ledger.move(
+                "RUNA", state, change=RunChange(finished_at=AT, reason="late", exit_code=4, owner="x")
+            )
         ledger.move("RUNA", RunState.RUNNING, change=RunChange(owner="y", reopened=True))
         found = ledger.record("RUNA")
         assert (found.finished_at, found.reason, found.exit_code, found.owner) == (None, "", None, "y")

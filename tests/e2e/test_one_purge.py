@@ -43,7 +43,7 @@ def test_the_output_of_a_partial_run_names_the_denied_key(world: World) -> None:
     with before_execute(lambda: world.store.deny(world.bucket, ["up/000002.bin"])):
         ran = world.cli("run", jobs, expect=7)
     assert "up/000002.bin" in ran.out
-    kept = [line for line in ran.log if line["event"] == "kept"]
+    kept = [line for line in ran.log if line["event"] == "not deleted"]
     assert [line["code"] for line in kept] == ["AccessDenied"]
 
 

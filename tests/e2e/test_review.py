@@ -142,7 +142,11 @@ def test_the_plan_is_logged_before_the_first_delete_and_every_other_outcome_afte
     assert line["first"].startswith("id=1 ")
     assert line["last"].startswith("id=3 ")
     assert len(line["sample"]) == 3
-    kept = {entry["item"]: (entry["outcome"], entry["code"]) for entry in ran.log if entry["event"] == "kept"}
+    kept = {
+        entry["item"]: (entry["outcome"], entry["code"])
+        for entry in ran.log
+        if entry["event"] == "not deleted"
+    }
     assert kept == {
         f"2 s3://{world.bucket}/up/000002.bin": ("failed", "AccessDenied"),
         f"3 s3://{world.bucket}/up/000003.bin": ("changed", "predicate"),

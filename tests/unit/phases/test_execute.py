@@ -612,7 +612,7 @@ def test_a_target_that_failed_keeps_the_later_ones_from_being_attempted() -> Non
         parts=with_prefix,  # type: ignore[arg-type]
         at=on("objects.delete", lambda: _policy(world, "1.jpg", Policy.DENIED)),
     )
-    with pytest.raises(PartialDeleteError, match="uploads ended with .* the 1 target") as caught:
+    with pytest.raises(PartialDeleteError, match=r"uploads ended with .* the 1 target") as caught:
         process.run()
     assert f"safedelete show {world.last().run} --items" in caught.value.hint
     assert world.has_object("tmp/0")

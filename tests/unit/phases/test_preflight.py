@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from safedelete.cli import text
+from safedelete.cli.document import report_document
 from safedelete.core.run import RunState
 from safedelete.errors import ExitCode, PreflightError
 from safedelete.phases.preflight import GROUPS, Groups
@@ -101,3 +103,16 @@ def test_more_groups_than_a_probe_holds_are_told() -> None:
     groups.add([photo("one-more/x.jpg")])
     assert groups.overflow
     assert len(groups.sample()) == GROUPS
+
+
+def test_a_run_says_that_it_has_not_probed_every_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safedelete.phases.preflight.GROUPS", 2)
+    world = World(expired=0)
+    for number in range(3):
+        world.add(number, objects=[f"{number}/x.jpg"])
+    report = world.process().run()
+    (note,) = report.notes
+    assert "more than 2 groups" in note
+    assert note in text.result(report)
+    assert report_document(report)["notes"] == [note]
+    assert not Groups().notes()

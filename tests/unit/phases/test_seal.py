@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
 from safedelete.core.limits import Guard
 from safedelete.core.run import RunState
 from safedelete.core.seal import digest
-from safedelete.errors import ExitCode, InterruptedRunError, RefusedError
+from safedelete.errors import DeadlineExceededError, ExitCode, InterruptedRunError, RefusedError
 from safedelete.runner import purge
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.report import Report
@@ -33,7 +34,10 @@ def test_the_plan_carries_the_counts_and_the_digest_of_what_was_sealed() -> None
 
 def test_more_than_max_sealed_is_refused_and_nothing_stays_sealed() -> None:
     world = World(expired=5)
-    with batches_of(2), pytest.raises(RefusedError, match="5 items would be sealed; max_sealed is 4") as caught:
+    with (
+        batches_of(2),
+        pytest.raises(RefusedError, match="5 items would be sealed; max_sealed is 4") as caught,
+    ):
         world.process(max_sealed=4).run()
     assert caught.value.findings == ("SD104",)
     assert_refused_unsealed(world)
@@ -112,8 +116,8 @@ def test_a_refused_plan_is_sealed_so_that_its_exact_keys_can_be_approved() -> No
     world = World(expired=5)
     with pytest.raises(RefusedError) as caught:
         world.process(guard=Guard(max_items=4)).run()
-    assert "safedelete approve" in caught.value.hint
     record = world.last()
+    assert caught.value.run == record.run
     assert record.state is RunState.REFUSED
     assert record.plan is not None
     assert record.plan.digest is not None
@@ -128,11 +132,27 @@ def test_a_stop_while_sealing_deletes_nothing_and_leaves_nothing_to_resume() -> 
         if call.name == "ledger.seal":
             why.append("SIGTERM")
 
-    with batches_of(2), pytest.raises(InterruptedRunError):
+    with batches_of(2), pytest.raises(InterruptedRunError, match="before it had deleted anything") as caught:
         world.process(asked=lambda: why[0] if why else None, at=at).run()
+    assert (caught.value.deleted, caught.value.hint) == (0, "The next run plans anew.")
     assert world.last().state is RunState.INTERRUPTED
     assert not list(world.ledger.batches(world.last().run))
     assert all(world.has_row(n) for n in range(6))
+
+
+def test_a_deadline_that_passes_while_sealing_does_not_promise_to_go_on() -> None:
+    world = World(expired=6)
+    process = world.process(
+        timeout=timedelta(minutes=5), at=on("ledger.seal", lambda: world.clock.advance(301))
+    )
+    with (
+        batches_of(2),
+        pytest.raises(DeadlineExceededError, match="passed before anything was deleted") as caught,
+    ):
+        process.run()
+    assert "plans anew" in caught.value.hint
+    again = world.process("host:2").run()
+    assert not again.resumed
 
 
 def test_bytes_are_those_of_the_sealed_objects() -> None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safedelete.cli.document import report_document
 from safedelete.core.outcome import Tally
 from safedelete.core.run import RunState
-from safedelete.errors import DeadlineExceededError, ExitCode, LedgerError, LockLostError, StoreError
+from safedelete.errors import (
+    DeadlineExceededError,
+    ExitCode,
+    InterruptedRunError,
+    LedgerError,
+    LockLostError,
+    StoreError,
+)
+from safedelete.ports import Proof, Verdict
 from safedelete.runner.ending import verdict
-from safedelete.testing.memory import Call
-from tests.worlds import World, batches_of, on
+from safedelete.testing.memory import Call, Policy
+from tests.worlds import BUCKET, World, batches_of, on
 
 S, X, T = RunState, ExitCode, Tally
 CLEAN = T()
@@ -82,6 +92,63 @@ def test_the_deadline_ends_a_run_between_two_batches() -> None:
         assert world.process("host:2").run().total.deleted == 6
 
 
+@pytest.mark.parametrize("name", ["rows.survey", "rows.scan", "ledger.seal"])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_stop_before_the_first_delete_ends_as_interrupted_whatever_the_cancelled_call_said(
+    name: str, fails: bool
+) -> None:
+    world = World(expired=3)
+    asked: list[str] = []
+
+    def cancel() -> None:
+        asked.append("SIGTERM")
+        if fails:
+            raise StoreError("canceling statement due to user request")
+
+    process = world.process(at=on(name, cancel), asked=lambda: asked[0] if asked else None)
+    with pytest.raises(InterruptedRunError, match="before it had deleted anything") as caught:
+        process.run()
+    assert (caught.value.exit_code, caught.value.deleted) == (X.INCOMPLETE, 0)
+    assert (world.last().state, world.last().exit_code) == (S.INTERRUPTED, X.INCOMPLETE)
+    assert world.process("host:2").run().total.deleted == 3
+
+
+@pytest.mark.parametrize("when", ["plan", "seal"])
+def test_a_probe_that_was_cancelled_is_no_missing_permission(when: str) -> None:
+    world = World(expired=3)
+    asked: list[str] = []
+    process = world.process(asked=lambda: asked[0] if asked else None)
+    probe, probed = process.prober.probe, []
+
+    def cancelled(*arguments: Any) -> Any:
+        probed.append(1)
+        if len(probed) == (1 if when == "plan" else 2):
+            asked.append("SIGTERM")
+            return [Proof("DELETE on uploads", Verdict.UNKNOWN, "canceled")]
+        return probe(*arguments)
+
+    process.prober.probe = cancelled  # type: ignore[method-assign]
+    with pytest.raises(InterruptedRunError):
+        process.run()
+    assert world.last().state is S.INTERRUPTED
+
+
+def test_a_stop_while_looking_again_is_no_failure_of_the_store() -> None:
+    world = World(expired=3)
+    asked: list[str] = []
+
+    def cancel() -> None:
+        asked.append("SIGTERM")
+        raise StoreError("canceling statement due to user request")
+
+    process = world.process(at=on("rows.present", cancel), asked=lambda: asked[0] if asked else None)
+    with pytest.raises(InterruptedRunError) as caught:
+        process.run()
+    assert caught.value.deleted == 3
+    assert world.last().exit_code == X.INCOMPLETE
+    assert world.process("host:2").run().exit_code is X.DONE
+
+
 def failing_ledger(world: World, after: str) -> pytest.ExceptionInfo[BaseException]:
     """Let a store fail, and from then on the ledger too."""
     broken = []
@@ -139,6 +206,43 @@ def test_a_ledger_that_fails_after_the_last_delete_does_not_say_that_nothing_was
     assert caught.value.deleted == 3
     assert world.last().state is S.INTERRUPTED
     assert world.process("host:2").run().exit_code is X.DONE
+
+
+def test_a_report_names_the_items_that_failed_at_most_twenty() -> None:
+    world = World(expired=30)
+
+    def deny() -> None:
+        for number in range(25):
+            world.objects.policies[BUCKET, f"{number}.jpg"] = Policy.DENIED
+
+    report = world.process(at=on("objects.delete", deny)).run()
+    assert (len(report.failed), report.failed_count) == (20, 25)
+    assert report.failed[0].key == (0,)
+    assert report.failed[0].objects == (f"s3://{BUCKET}/0.jpg",)
+    assert report.failed[0].code == "AccessDenied"
+    document = report_document(report)
+    assert (len(document["failed"]), document["failed_count"]) == (20, 25)
+    assert document["failed"][0]["key"] == [0]
+
+
+def test_a_run_that_is_over_stays_so_when_its_failed_items_cannot_be_read() -> None:
+    world = World(expired=3)
+    over: list[bool] = []
+
+    def at(call: Call) -> None:
+        deny(call)
+        if call.name == "ledger.move" and world.last().state is S.FAILED:
+            over.append(True)
+        if call.name == "ledger.batches" and over:
+            raise LedgerError("the ledger does not answer")
+
+    def one() -> None:
+        world.objects.policies[BUCKET, "1.jpg"] = Policy.DENIED
+
+    deny = on("objects.delete", one)
+    report = world.process(at=at).run()
+    assert over
+    assert (report.exit_code, report.failed, report.failed_count) == (X.STORE, (), 1)
 
 
 def test_an_interrupt_from_the_keyboard_leaves_a_run_that_is_resumed() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from safedelete.core.limits import Guard
 from safedelete.core.plan import TargetPlan, Unknown
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode, LockHeldError, RefusedError, StalePlanError
+from safedelete.errors import ExitCode, LedgerError, LockHeldError, RefusedError, StalePlanError
 from safedelete.runner import purge
-from safedelete.runner.context import APPROVAL_WINDOW
-from safedelete.runner.review import approve
+from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext
+from safedelete.runner.report import Report
+from safedelete.runner.review import approve, cancel
 from safedelete.testing.memory import Killed
 from tests.worlds import World, die, on
 
@@ -251,3 +255,96 @@ def test_a_run_of_another_job_is_not_executed() -> None:
     saved = purge.save(world.process().ctx)
     with pytest.raises(StalePlanError, match="not of other"):
         purge.execute_sealed(world.process(job="other").ctx, str(saved.run))
+
+
+# --- cancelling ---
+
+
+@pytest.mark.parametrize("state", [S.REFUSED, S.PENDING])
+def test_a_plan_that_waits_is_cancelled_and_its_seal_forgotten(state: RunState) -> None:
+    world = World(expired=3)
+    run = refused(world) if state is S.REFUSED else str(purge.save(world.process().ctx).run)
+    report = cancel(world.process().ctx, run, reason="wrong night", who="ann@desk")
+    record = world.ledger.record(run)
+    assert (report.exit_code, record.state, record.reason) == (
+        ExitCode.DONE,
+        S.CANCELLED,
+        "cancelled by ann@desk: wrong night",
+    )
+    assert not list(world.ledger.batches(run))
+    with pytest.raises(StalePlanError, match="cancelled"):
+        purge.execute_sealed(world.process().ctx, run)
+    assert all(world.has_row(n) for n in range(3))
+
+
+def crashed(world: World) -> str:
+    world.process(at=on("batch.commit", die)).run_killed()
+    world.clock.advance(90)
+    return world.last().run
+
+
+def test_a_run_that_died_is_cancelled_with_what_it_left_named() -> None:
+    world = World(expired=3)
+    run = crashed(world)
+    report = cancel(world.process("host:2").ctx, run, reason="no", who="ann")
+    assert report.exit_code is ExitCode.STORE
+    assert {o.code for o in world.outcomes(run).values()} == {"dangling"}
+    assert world.ledger.record(run).tally["uploads"].failed == 3
+    fresh = world.process("host:3").run()
+    assert not fresh.resumed
+    assert fresh.run != run
+
+
+def test_a_run_whose_seal_is_damaged_is_cancelled_and_out_of_the_way() -> None:
+    world = World(expired=3)
+    run = crashed(world)
+
+    def damaged() -> None:
+        raise LedgerError("A sealed batch is damaged")
+
+    report = cancel(
+        world.process("host:2", at=on("ledger.batches", damaged)).ctx, run, reason="no", who="ann"
+    )
+    assert report.exit_code is ExitCode.STORE
+    assert "cannot be looked at: A sealed batch is damaged" in world.ledger.record(run).reason
+    assert not world.process("host:3").run().resumed
+
+
+def test_neither_a_working_run_nor_one_that_has_ended_is_cancelled() -> None:
+    world = World(expired=3)
+    tried = []
+
+    def other() -> None:
+        with pytest.raises(LockHeldError):
+            cancel(world.process("host:2").ctx, world.last().run, reason="no", who="ann")
+        tried.append(True)
+
+    run = str(world.process(at=on("batch.hold", other)).run().run)
+    assert tried
+    with pytest.raises(StalePlanError, match="succeeded"):
+        cancel(world.process().ctx, run, reason="no", who="ann")
+    with pytest.raises(StalePlanError, match="not of other"):
+        cancel(world.process(job="other").ctx, run, reason="no", who="ann")
+
+
+# --- the manifest ---
+
+
+def test_the_manifest_of_a_saved_plan_is_what_was_sealed(tmp_path: Path) -> None:
+    world = World(expired=3)
+    listed = tmp_path / "items.jsonl"
+    process = world.process(manifest=listed)
+    saved = purge.save(process.ctx)
+    assert process.watch.calls.count("rows.scan") == 1
+    assert [json.loads(one)["key"] for one in listed.read_text().splitlines()] == [[0], [1], [2]]
+    assert saved.state is S.PENDING
+
+
+@pytest.mark.parametrize("verb", [purge.plan, purge.dry_run])
+def test_a_plan_that_seals_nothing_lists_what_it_would_take(
+    verb: Callable[[PurgeContext], Report], tmp_path: Path
+) -> None:
+    world = World(expired=3)
+    listed = tmp_path / "items.jsonl"
+    verb(world.process(manifest=listed).ctx)
+    assert len(listed.read_text().splitlines()) == 3

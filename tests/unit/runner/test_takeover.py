@@ -61,7 +61,12 @@ def test_a_run_that_is_resumed_does_not_look_ended() -> None:
             process.run()
         assert world.last().exit_code == ExitCode.INCOMPLETE
         world.process("host:2", at=on("rows.begin", lambda: seen.append(world.last()))).run()
-    assert (seen[0].state, seen[0].finished_at, seen[0].reason, seen[0].exit_code) == (S.RUNNING, None, "", None)
+    assert (seen[0].state, seen[0].finished_at, seen[0].reason, seen[0].exit_code) == (
+        S.RUNNING,
+        None,
+        "",
+        None,
+    )
 
 
 def test_nobody_takes_over_before_the_lease_has_ended() -> None:

@@ -1,0 +1,169 @@
+"""A declared function runs under the lock, the deadline and the record of a purge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from safedelete.cli import text
+from safedelete.cli.document import record_document, report_document
+from safedelete.core.run import RunState
+from safedelete.declare import RunContext, job
+from safedelete.errors import (
+    DeadlineExceededError,
+    ExitCode,
+    InterruptedRunError,
+    LockHeldError,
+    LockLostError,
+)
+from safedelete.ports import RunRecord
+from safedelete.runner.function import FunctionContext, run_function
+from safedelete.runner.report import Report
+from safedelete.runner.stop import deadline, nobody
+from safedelete.testing.memory import MemoryLock
+from tests.worlds import World
+
+NAME = "send-reminders"
+
+
+class Host:
+    """A world with one function job in it."""
+
+    def __init__(self, function: Callable[[RunContext], object]) -> None:
+        self.world = World(expired=0)
+        self.declared = job(NAME, schedule="rate(1 day)", timeout=timedelta(minutes=5))(function)
+
+    def run(
+        self, *, dry_run: bool = False, asked: Callable[[], str | None] = nobody, owner: str = "host:1"
+    ) -> Report:
+        world, declared = self.world, self.declared
+        number = len(world.ledger.runs(NAME, limit=99)) + 1
+        ctx = FunctionContext(
+            job=declared,
+            ledger=world.ledger,
+            lock=MemoryLock(world.database, world.clock),
+            clock=world.clock,
+            new_run=lambda: f"JOB{number}",
+            owner=owner,
+            binding=world.ledger.bound,
+            stop=deadline(world.clock, declared.timeout, declared.grace, asked),
+        )
+        return run_function(ctx, dry_run=dry_run)
+
+    def records(self) -> list[RunRecord]:
+        return list(self.world.ledger.runs(NAME, limit=99))
+
+
+def five(run: RunContext) -> None:
+    for _ in range(5):
+        run.checkpoint()
+        run.processed(1)
+
+
+def test_what_a_function_did_is_recorded_and_shown_as_processed() -> None:
+    host = Host(five)
+    report = host.run()
+    (record,) = host.records()
+    assert (report.exit_code, record.state, record.kind) == (ExitCode.DONE, RunState.SUCCEEDED, "job")
+    assert report_document(report)["outcomes"] == {NAME: {"processed": 5, "failed": 0}}
+    assert record_document(record)["outcomes"] == {NAME: {"processed": 5, "failed": 0}}
+    for said in (text.result(report), text.run(record, None), text.history(NAME, [record], limit=5)):
+        assert "processed" in said
+        assert "deleted" not in said
+
+
+def test_a_dry_run_of_a_function_records_nothing() -> None:
+    seen = []
+
+    def act(run: RunContext) -> None:
+        seen.append(run.dry_run)
+        five(run)
+
+    host = Host(act)
+    report = host.run(dry_run=True)
+    assert (seen, host.records(), report.run, report.state) == ([True], [], None, None)
+    assert text.result(report) == f"{NAME}: dry run, not recorded. 5 processed, 0 failed."
+    host.run()
+    assert (seen, len(host.records())) == ([True, False], 1)
+
+
+def test_one_failed_item_makes_the_run_fail() -> None:
+    def act(run: RunContext) -> None:
+        run.processed(4)
+        run.failed(1)
+
+    host = Host(act)
+    report = host.run()
+    assert (report.exit_code, report.state) == (ExitCode.STORE, RunState.FAILED)
+    assert host.records()[0].reason == "4 processed, 1 failed."
+    assert host.run(dry_run=True).exit_code is ExitCode.STORE
+
+
+def test_a_coroutine_is_run_to_its_end() -> None:
+    async def act(run: RunContext) -> None:
+        run.processed(2)
+
+    assert Host(act).run().total.deleted == 2
+
+
+def test_what_a_function_raises_passes_through_and_is_recorded() -> None:
+    def act(run: RunContext) -> None:
+        run.processed(3)
+        raise KeyError("address")
+
+    host = Host(act)
+    with pytest.raises(KeyError):
+        host.run()
+    (record,) = host.records()
+    assert (record.state, record.exit_code) == (RunState.FAILED, ExitCode.UNEXPECTED)
+    assert record.tally[NAME].deleted == 3
+    assert "KeyError" in record.reason
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_checkpoint_ends_a_function_that_is_late_or_asked_to_stop(late: bool) -> None:
+    host = Host(five)
+
+    def asked() -> str | None:
+        if late:
+            host.world.clock.advance(120)
+            return None
+        return "SIGTERM"
+
+    with pytest.raises(DeadlineExceededError if late else InterruptedRunError):
+        host.run(asked=asked)
+    assert (host.records()[0].state, host.records()[0].exit_code) == (
+        RunState.INTERRUPTED,
+        ExitCode.INCOMPLETE,
+    )
+
+
+def test_a_function_whose_lock_was_taken_over_does_not_succeed() -> None:
+    runs: list[Any] = []
+
+    def act(run: RunContext) -> None:
+        if not runs:
+            runs.append(run)
+            host.world.clock.freeze(61)
+            host.run(owner="host:2")
+
+    host = Host(act)
+    with pytest.raises(LockLostError):
+        host.run()
+    assert {r.run: r.state for r in host.records()} == {"JOB1": RunState.CRASHED, "JOB2": RunState.SUCCEEDED}
+
+
+def test_two_runs_of_a_function_do_not_overlap() -> None:
+    refused = []
+
+    def act(_run: RunContext) -> None:
+        with pytest.raises(LockHeldError):
+            host.run(owner="host:2")
+        refused.append(True)
+
+    host = Host(act)
+    host.run()
+    assert refused

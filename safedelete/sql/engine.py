@@ -20,10 +20,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from safedelete.errors import ConfigError, StoreError
+from safedelete.errors import ConfigError, InterruptedRunError, StoreError
 from safedelete.sql.backends import Backend, SQLite, Timeouts, backend_for
 from safedelete.sql.backends.sqlite import BEGIN
-from safedelete.sql.failures import translated, words
+from safedelete.sql.failures import code, is_cancelled, translated, words
 
 __all__ = ["Database", "Timeouts"]
 
@@ -74,6 +74,7 @@ class Database:
         self.engine = _engine(url, given if isinstance(given, Engine) else None, self.backend)
         self._live: set[Any] = set()
         self._lock = threading.Lock()
+        self._cancelled = False
 
     def __repr__(self) -> str:
         return f"Database({self.name})"
@@ -172,7 +173,7 @@ class Database:
                 yield inner
             return
         with connection.begin():
-            self.backend.begin_reading(connection)
+            self.backend.begin_reading(connection, self.timeouts)
             try:
                 yield connection
             finally:
@@ -181,11 +182,28 @@ class Database:
 
     def cancel(self) -> None:
         """Cancel every statement in flight, from another thread. Idempotent; never raises."""
+        self._cancelled = True
         with self._lock:
             live = list(self._live)
         for driver in live:
             with suppress(SQLAlchemyError, OSError, *_driver_errors(self.engine)):
                 self.backend.cancel(driver, self.engine)
+
+    def raise_if_cancelled(self, error: SQLAlchemyError, doing: str) -> None:
+        """Raise where a failed statement was cancelled on purpose: a stop is no answer, and unknown neither.
+
+        Args:
+            error: What the statement raised.
+            doing: What was being done, as ``counting uploads``.
+
+        Raises:
+            InterruptedRunError: The statement was cancelled, by :meth:`cancel` or by another session.
+        """
+        if is_cancelled(error) or (self._cancelled and code(error) == "57014"):
+            raise InterruptedRunError(
+                f"A stop was asked for while {doing}; the statement was cancelled.",
+                hint="Run again; nothing has to be repaired.",
+            ) from error
 
     def dispose(self) -> None:
         """Close every connection, those in use included; what they left open is rolled back. Idempotent."""

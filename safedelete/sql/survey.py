@@ -96,10 +96,11 @@ class Survey:
                     )
 
     def count(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Count:
-        """Return a number, or why there is none; a lost connection is an error of its own.
+        """Return a number, or why there is none; a lost connection or a stop is an error of its own.
 
         Raises:
             StoreError: The connection was lost.
+            InterruptedRunError: A stop cancelled the statement.
         """
         found = self.scalar(statement, values)
         if isinstance(found, Unknown):
@@ -118,6 +119,7 @@ class Survey:
             with self.target.database.reading(self.connection):
                 return self.connection.execute(statement, values or self.values).one()
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
                     f"The connection to {self.target.database.name} was lost while counting {self.target.name}: "
@@ -125,6 +127,9 @@ class Survey:
                     hint="Plan again once the database answers.",
                 ) from error
             return Unknown(words(error))
+
+    def _unless_cancelled(self, error: SQLAlchemyError) -> None:
+        self.target.database.raise_if_cancelled(error, f"counting {self.target.name}")
 
     def _number(self, where: ColumnElement[bool]) -> Select[Any]:
         return select(func.count()).select_from(self.rows.table).where(where)
@@ -149,6 +154,7 @@ class Survey:
         try:
             where = self.target.portioned(self.connection, self.as_of, portion)
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             self.notes.append(
                 f"The portion's edge is unknown ({words(error)}); what goes along is counted for all."
             )
@@ -262,9 +268,11 @@ class Survey:
             with self.target.database.connected() as other, self.target.database.reading(other):
                 return blast_radius(self.target, other, self.taken, self.count, self.values)
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
-                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                    f"The connection to {self.target.database.name} was lost: {words(error)}.",
+                    hint="Plan again once the database answers.",
                 ) from error
             return (Cascade("(unknown)", "delete", Unknown(words(error)), "foreign keys"),), []
 
@@ -290,9 +298,11 @@ class Survey:
             with self.target.database.reading(self.connection):
                 found = self.connection.execute(statement, self.values).all()
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
-                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                    f"The connection to {self.target.database.name} was lost: {words(error)}.",
+                    hint="Plan again once the database answers.",
                 ) from error
             self.notes.append(f"No sample could be read: {words(error)}.")
             return []

@@ -41,8 +41,8 @@ class Survey:
 
     def plan(self, *, portion: int | None, since: datetime | None) -> TargetPlan:
         """Return the target's part of a plan."""
-        eligible = self.count(self._number(self.rows.predicate))
-        items = self._items(eligible)
+        # What can never be sealed is no part of the whole: a portion would seem to leave it for ever.
+        items = eligible = self._sealable()
         total = self.count(select(func.count()).select_from(self.rows.table))
         if portion is not None:
             items = items if isinstance(items, Unknown) else min(items, portion)
@@ -134,15 +134,16 @@ class Survey:
     def _number(self, where: ColumnElement[bool]) -> Select[Any]:
         return select(func.count()).select_from(self.rows.table).where(where)
 
-    def _items(self, eligible: Count) -> Count:
+    def _sealable(self) -> Count:
+        found = self.count(self._number(self.rows.predicate))
         backend = self.target.database.backend.name
         if not self.target.owned and backend != "sqlite":
-            return eligible
+            return found
         items = self.count(self._number(self.taken))
-        if isinstance(items, int) and isinstance(eligible, int) and eligible > items:
+        if isinstance(items, int) and isinstance(found, int) and found > items:
             self.notes.append(
-                f"{eligible - items:,} eligible row(s) are left out and kept: a key of theirs is NULL, empty, a URL or "
-                "longer than 1,024 bytes, and so names no row or object."
+                f"{found - items:,} more row(s) match but are left out and kept: a key of theirs is NULL, empty, a URL, "
+                "longer than 1,024 bytes, or one that no request can delete safely, and so names no row or object."
             )
         return items
 
@@ -186,7 +187,7 @@ class Survey:
         return where if isinstance(where, Unknown) else self.count(self._number(where))
 
     def _late(self, since: datetime) -> Count:
-        return self.count(self._number(self.rows.predicate), predicate.parameters(self.rows, since))
+        return self.count(self._number(self.target.sealable()), predicate.parameters(self.rows, since))
 
     def _ages(self, total: Count) -> AgeProfile | Unknown | None:
         tests = self.target.time_tests

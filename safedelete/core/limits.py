@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,8 +56,3 @@ class Guard:
             )
         if self.too_few not in ("warn", "refuse"):
             raise ConfigError(f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".')
-
-    def as_mapping(self) -> Mapping[str, int | float | str]:
-        """Return the limits that are set, for logs and reports."""
-        pairs = {"max_items": self.max_items, "max_bytes": self.max_bytes, "max_fraction": self.max_fraction}
-        return {name: value for name, value in pairs.items() if value is not None} | {"too_few": self.too_few}

@@ -17,8 +17,6 @@ from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.targets import Rows, S3Prefix, Target
 from safedelete.errors import ConfigError
 
-LockKind: TypeAlias = Literal["lease"]
-
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
 GRACE: Final = timedelta(seconds=20)
@@ -241,5 +239,6 @@ def check_database(database: object, where: str) -> Engine | URL | str | None:
         return database
     raise ConfigError(
         f"{where}: database={database!r} is a {type(database).__name__}; allowed are an Engine, a URL or its text.",
-        hint="An AsyncEngine is passed as its sync_engine.",
+        hint="Safedelete works synchronously: give the URL with a synchronous driver, for example postgresql+psycopg://, "
+        "in place of an AsyncEngine.",
     )

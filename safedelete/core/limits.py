@@ -55,4 +55,7 @@ class Guard:
                 hint="0.10 is a tenth of the table. Leave it out if you want no such limit.",
             )
         if self.too_few not in ("warn", "refuse"):
-            raise ConfigError(f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".')
+            raise ConfigError(
+                f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".',
+                hint="It says what a plan with far too few items does; leave it out to be warned.",
+            )

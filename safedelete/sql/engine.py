@@ -59,10 +59,12 @@ class Database:
         may_create: bool = False,
     ) -> None:
         self.timeouts = timeouts or Timeouts()
-        given = (
-            source if source is not None else _from_environment(os.environ if environ is None else environ)
+        given, origin = (
+            (source, "The database URL")
+            if source is not None
+            else _from_environment(os.environ if environ is None else environ)
         )
-        url = given.url if isinstance(given, Engine) else _url(given)
+        url = given.url if isinstance(given, Engine) else _url(given, origin)
         self.backend: Backend = backend_for(url.get_backend_name())
         if isinstance(self.backend, SQLite) and url.database in (None, "", ":memory:"):
             raise ConfigError(
@@ -220,23 +222,23 @@ def describe(url: URL) -> str:
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
-def _from_environment(environ: Mapping[str, str]) -> str:
+def _from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
     for variable in ("SAFEDELETE_DATABASE_URL", "DATABASE_URL"):
         if environ.get(variable, "").strip():
-            return environ[variable].strip()
+            return environ[variable].strip(), f"${variable}"
     raise ConfigError(
         "There is no database: database= is not given and neither $SAFEDELETE_DATABASE_URL nor $DATABASE_URL is set.",
         hint="Set SAFEDELETE_DATABASE_URL, for example postgresql+psycopg://user@host/name.",
     )
 
 
-def _url(source: URL | str) -> URL:
+def _url(source: URL | str, origin: str) -> URL:
     try:
         url = make_url(source)
     except (ArgumentError, ValueError) as error:
         # The text is left out: it may hold a password.
         raise ConfigError(
-            "The database URL cannot be read.",
+            f"{origin} cannot be read as a database URL.",
             hint="It should look like postgresql+psycopg://user:password@host:5432/name or sqlite:////path/file.db.",
         ) from error
     return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))

@@ -57,6 +57,13 @@ def test_url_that_cannot_be_used_is_a_config_error_without_its_secret(given: str
     assert "pw" not in str(caught.value)
 
 
+@pytest.mark.parametrize("variable", ["SAFEDELETE_DATABASE_URL", "DATABASE_URL"])
+def test_the_variable_whose_url_cannot_be_read_is_named(variable: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\${variable} cannot be read") as caught:
+        Database(environ={variable: "nonsense:pw"})
+    assert "pw" not in str(caught.value)
+
+
 def test_database_that_does_not_answer_is_named_without_its_secret() -> None:
     database = Database("postgresql://u:s3cret@127.0.0.1:1/d?connect_timeout=2")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/d does not answer") as caught:

@@ -270,7 +270,15 @@ def _difference(last: Plan, plan: Plan) -> str:
             said.append(f"{name}: retention {_period(earlier.period)}, now {_period(target.period)}")
         if earlier.statement != target.statement:
             said.append(f"{name}: the predicate reads differently")
-    return f": {'; '.join(said)}" if said else ""
+    if last.portion != plan.portion:
+        said.append(f"per_run {_portion(last.portion)}, now {_portion(plan.portion)}")
+    if not said:
+        said.append("the owned keys, mode=, size=, may_touch= or another option differ")
+    return f": {'; '.join(said)}"
+
+
+def _portion(portion: int | None) -> str:
+    return "none" if portion is None else f"{portion:,}"
 
 
 def _second(nights: Sequence[Night], of: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,9 +55,7 @@ class Guard:
                 hint="0.10 is a tenth of the table. Leave it out if you want no such limit.",
             )
         if self.too_few not in ("warn", "refuse"):
-            raise ConfigError(f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".')
-
-    def as_mapping(self) -> Mapping[str, int | float | str]:
-        """Return the limits that are set, for logs and reports."""
-        pairs = {"max_items": self.max_items, "max_bytes": self.max_bytes, "max_fraction": self.max_fraction}
-        return {name: value for name, value in pairs.items() if value is not None} | {"too_few": self.too_few}
+            raise ConfigError(
+                f'Guard(too_few={self.too_few!r}): must be "warn" or "refuse".',
+                hint="It says what a plan with far too few items does; leave it out to be warned.",
+            )

@@ -273,7 +273,7 @@ def missed_run_not_expressible(job: JobFacts, gaps: Gaps) -> Iterator[Finding]:
                 f"CloudWatch alarm looks back {CLOUDWATCH_REACH.days} days at most."
             ),
             numbers={"needed_s": needed.total_seconds(), "reach_s": CLOUDWATCH_REACH.total_seconds()},
-            hint="Have an outside watcher pinged, run `safedelete status` on another host, or run more often.",
+            hint="Have an outside watcher pinged, or run more often.",
         )
 
 

@@ -66,19 +66,6 @@ class AgeProfile:
     back: int = 60
     ahead: int = 60
 
-    def becoming(self, within: timedelta) -> float:
-        """Estimate the rows that become eligible within a time from this plan's cutoff.
-
-        Whole days are counts; a part of a day is taken in proportion.
-        """
-        whole = within / timedelta(days=1)
-        counts = dict(self.days)
-        full = int(whole)
-        total = float(sum(counts.get(d, 0) for d in range(min(full, self.ahead))))
-        if full < self.ahead:
-            total += (whole - full) * counts.get(full, 0)
-        return total
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPlan:

@@ -1,4 +1,4 @@
-"""Say a decision in words: the printed sentence, the codes, the days, and what to do next. Pure text.
+"""Say a measure in words, and draw the days around a cutoff. Pure text.
 
 The sentence is the same for every verdict, so that it can be read at a glance every morning: tonight, its share, the
 nights it covers, what is usual and from how many runs, what was expected or forecast, the limit and the rule that
@@ -12,9 +12,8 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final
 
-from safedelete.core.decision import Decision, Measure, Refused
-from safedelete.core.findings import FINDINGS
-from safedelete.core.plan import AgeProfile, TargetPlan, Unknown
+from safedelete.core.decision import Measure
+from safedelete.core.plan import AgeProfile
 
 BURSTY: Final = 10.0
 """A limit this many times what is expected catches little more than wipes, and the sentence says so."""
@@ -75,16 +74,6 @@ def sentence(measure: Measure, *, unit: str | None = None, of: str = "table") ->
     return "; ".join(parts)
 
 
-def explain(decision: Decision, *, run: str | None = None) -> str:
-    """Say a whole decision: a sentence for each measure, findings, whether anything was deleted, and what next.
-
-    Args:
-        decision: The decision.
-        run: Id of the sealed run that an approval would name; without one, no approve command is given.
-    """
-    return "\n".join(_lines(decision, run))
-
-
 def picture(ages: AgeProfile, cutoff: datetime | None = None) -> list[str]:
     """Draw the days around the cutoff, the oldest first: near ones a line each, those long past a line a week.
 
@@ -125,57 +114,3 @@ def _condensed(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
             yield f"  ({len(texts)} lines without rows)"
         else:
             yield from texts
-
-
-def _lines(decision: Decision, run: str | None) -> Iterator[str]:
-    refused = isinstance(decision, Refused)
-    codes = ", ".join(dict.fromkeys(f.code for f in decision.findings if f.severity == "refuse"))
-    plan = decision.plan
-    if isinstance(decision, Refused):
-        yield f"{plan.job} refused [{codes}]"
-    elif decision.approval is not None:
-        yield f"{plan.job} approved by {decision.approval.who} [{codes}]: {decision.approval.reason}"
-    else:
-        yield f"{plan.job} approved"
-    targets = {t.name: t for t in plan.targets}
-    for measure in decision.measures:
-        target = targets.get(measure.target)
-        if target is not None and measure.measure == "items":
-            if target.items == 0:
-                yield f"{measure.target}: nothing to delete"
-                continue
-            of = "table" if target.kind == "rows" else "prefix"
-            yield f"{measure.target}: {sentence(measure, unit=target.kind, of=of)}"
-        else:
-            yield f"{measure.target}: {sentence(measure)}"
-    for found in decision.findings:
-        yield f"{'refused' if found.severity == 'refuse' else 'warning'} {found.code} {found.message}"
-        if found.hint:
-            yield f"    {found.hint}"
-    if not refused:
-        return
-    yield "Nothing was deleted."
-    for target in plan.targets:
-        yield from _look_at(target)
-    yield from _next(decision, run)
-
-
-def _look_at(target: TargetPlan) -> Iterator[str]:
-    if target.cutoff is not None:
-        yield f"{target.name}: cutoff {target.cutoff.isoformat(timespec='minutes')} (exclusive)"
-    if isinstance(target.ages, AgeProfile):
-        yield from picture(target.ages, target.cutoff)
-    elif isinstance(target.ages, Unknown):
-        yield f"{target.name}: no day-by-day picture: {target.ages.why}"
-
-
-def _next(decision: Decision, run: str | None) -> Iterator[str]:
-    stuck = sorted(
-        {f.code for f in decision.findings if f.severity == "refuse" and not FINDINGS[f.code].acceptable}
-    )
-    yield f"Last runs: safedelete history FILE {decision.plan.job}"
-    if stuck:
-        yield f"{', '.join(stuck)} cannot be approved: repair it, then plan again."
-    elif run is not None:
-        yield f'To accept this plan once: safedelete approve {run} --reason "..."'
-        yield "    --one-off when it must not count as usual; --usual when it is how nights will be from now on"

@@ -17,8 +17,6 @@ from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.targets import Rows, S3Prefix, Target
 from safedelete.errors import ConfigError
 
-LockKind: TypeAlias = Literal["lease"]
-
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
 GRACE: Final = timedelta(seconds=20)
@@ -87,11 +85,15 @@ class Purge:
         self.name = check_name(name, "Purge")
         where = f"Purge({name!r})"
         if not targets:
-            raise ConfigError(f"{where}: name at least one target: Rows(...) or S3Prefix(...).")
+            raise ConfigError(
+                f"{where}: name at least one target: Rows(...) or S3Prefix(...).",
+                hint="For example Rows(Upload, older_than(Upload.created_at, days=90)).",
+            )
         for target in targets:
             if not isinstance(target, (Rows, S3Prefix)):
                 raise ConfigError(
-                    f"{where}: {target!r} is a {type(target).__name__}; targets are Rows and S3Prefix."
+                    f"{where}: {target!r} is a {type(target).__name__}; targets are Rows and S3Prefix.",
+                    hint="For example Rows(Upload, older_than(Upload.created_at, days=90)).",
                 )
         names = [target.name for target in targets]
         twice = sorted({n for n in names if names.count(n) > 1})
@@ -105,7 +107,10 @@ class Purge:
         self.grace = check_positive(grace, "grace", where)
         self.resume_within = check_positive(resume_within, "resume_within", where)
         if guard is not None and not isinstance(guard, Guard):
-            raise ConfigError(f"{where}: guard= takes a Guard; it was given {guard!r}.")
+            raise ConfigError(
+                f"{where}: guard= takes a Guard; it was given {guard!r}.",
+                hint="For example guard=Guard(max_items=200_000, max_fraction=0.10).",
+            )
         self.guard = guard or Guard()
         self.per_run = check_whole(per_run, "per_run", where)
         self.max_sealed = check_count(max_sealed, "max_sealed", where)
@@ -220,7 +225,10 @@ def check_whole(value: Any, name: str, where: str) -> int | None:
 def check_count(value: Any, name: str, where: str) -> int:
     """Return a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{where}: {name}={value!r}; must be a whole number of at least 1.")
+        raise ConfigError(
+            f"{where}: {name}={value!r}; must be a whole number of at least 1.",
+            hint=f"For example {name}=100_000.",
+        )
     return value
 
 
@@ -241,5 +249,6 @@ def check_database(database: object, where: str) -> Engine | URL | str | None:
         return database
     raise ConfigError(
         f"{where}: database={database!r} is a {type(database).__name__}; allowed are an Engine, a URL or its text.",
-        hint="An AsyncEngine is passed as its sync_engine.",
+        hint="Safedelete works synchronously: give the URL with a synchronous driver, for example postgresql+psycopg://, "
+        "in place of an AsyncEngine.",
     )

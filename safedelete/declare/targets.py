@@ -155,7 +155,10 @@ class Rows:
             extra = [column for column in (keys.etag, keys.size) if column is not None]
             foreign = _froms(self.table, [*keys.columns, *extra])
             if foreign:
-                raise ConfigError(f"{where}: S3Keys({keys.bucket!r}) names columns of {', '.join(foreign)}.")
+                raise ConfigError(
+                    f"{where}: S3Keys({keys.bucket!r}) names columns of {', '.join(foreign)}.",
+                    hint="A row owns the objects that its own columns name; purge the other table by a Rows of its own.",
+                )
         check_agreement(self.owns, where)
         if isinstance(may_touch, str) or not all(isinstance(name, str) for name in may_touch):
             raise ConfigError(
@@ -217,7 +220,8 @@ class S3Prefix:
             )
         if prefix and whole_bucket:
             raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}): whole_bucket=True goes with an empty prefix only."
+                f"S3Prefix({bucket!r}, {prefix!r}): whole_bucket=True goes with an empty prefix only.",
+                hint="Leave whole_bucket out to delete below the prefix.",
             )
         if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
             raise ConfigError(
@@ -256,7 +260,10 @@ def check_mode(mode: object, where: str) -> Mode | None:
     match mode:
         case None | "marker" | "purge":
             return mode
-    raise ConfigError(f'{where}(mode={mode!r}): must be "marker" or "purge".')
+    raise ConfigError(
+        f'{where}(mode={mode!r}): must be "marker" or "purge".',
+        hint="Leave it out for a bucket without versions.",
+    )
 
 
 def check_agreement(owned: Sequence[S3Keys], where: str) -> None:
@@ -289,7 +296,10 @@ def _table(entity: object) -> Table:
     except SQLAlchemyError as error:
         raise ConfigError(f"Rows({entity!r}): the model cannot be mapped: {error}.") from error
     if not isinstance(local, Table):
-        raise ConfigError(f"Rows({entity!r}): the model maps {type(local).__name__}, not a table.")
+        raise ConfigError(
+            f"Rows({entity!r}): the model maps {type(local).__name__}, not a table.",
+            hint="Pass the Table that holds the rows.",
+        )
     if mapper.inherits is not None:
         raise ConfigError(
             f"Rows({entity!r}): a model that inherits from another model's table cannot be purged by itself.",

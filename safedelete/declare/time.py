@@ -105,7 +105,10 @@ def older_than(
     """
     parts = _parts(column, days=days, hours=hours, minutes=minutes, weeks=weeks)
     if age is not None and not isinstance(age, timedelta):
-        raise ConfigError(f"older_than({_name(column)}, age={age!r}): age= takes a timedelta.")
+        raise ConfigError(
+            f"older_than({_name(column)}, age={age!r}): age= takes a timedelta.",
+            hint="For example age=timedelta(days=90), or days=90.",
+        )
     if age is not None and parts:
         raise ConfigError(f"older_than({_name(column)}): give either age= or its parts, not both.")
     total = parts if age is None else age
@@ -216,7 +219,8 @@ def _test(
     if tz is not None:
         if shape not in ("naive", "date"):
             raise ConfigError(
-                f"{verb}({_name(column)}, tz={tz!r}): tz= is for naive timestamps and dates; this column is {shape}."
+                f"{verb}({_name(column)}, tz={tz!r}): tz= is for naive timestamps and dates; this column is {shape}.",
+                hint="Leave tz= out: its values name an instant by themselves.",
             )
         try:
             check_zone(tz)
@@ -259,7 +263,8 @@ def _shape(expression: ColumnElement[Any], unit: Unit | None, where: str) -> Sha
     if isinstance(kind, types.Date):
         return "date"
     raise ConfigError(
-        f"{where}: the column's type is {expression.type!r}; allowed are timestamps, dates and integer epochs."
+        f"{where}: the column's type is {expression.type!r}; allowed are timestamps, dates and integer epochs.",
+        hint="Name another column; text that holds a time cannot be compared with one safely.",
     )
 
 

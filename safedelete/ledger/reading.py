@@ -44,7 +44,7 @@ class SqlLedgerReader:
             raise BindingError(
                 f"This ledger belongs to the environment {bound.environment!r}; this run is in {binding.environment!r}.",
                 hint="A copy of production is not production. Set SAFEDELETE_ENVIRONMENT to what is true; if this "
-                "ledger is to belong here from now on, run `safedelete init --adopt`.",
+                "ledger is to belong here from now on, run `safedelete init FILE --adopt`.",
             )
         strange = sorted(binding.databases - bound.databases)
         if strange:
@@ -80,8 +80,7 @@ class SqlLedgerReader:
         if found["version"] != str(tables.VERSION):
             raise LedgerError(
                 f"The ledger has version {found['version']}; this safedelete reads version {tables.VERSION}.",
-                hint="Install the version of safedelete that wrote it, or run `safedelete init FILE` to upgrade an "
-                "older ledger.",
+                hint="Install the version of safedelete that wrote it.",
             )
         try:
             databases, buckets = json.loads(found["databases"]), json.loads(found["buckets"])

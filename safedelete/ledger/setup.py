@@ -21,8 +21,8 @@ from safedelete.ports import Binding
 def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[str]:
     """Create what is missing of the ledger, and bind it. Idempotent; deletes nothing.
 
-    Databases and buckets that the ledger is not bound to yet are added. Another environment, or a ledger whose own
-    database is not the one it was bound to, is a copy: that needs ``adopt``.
+    Buckets that the ledger is not bound to yet are added. Another environment, or a database that it is not bound to,
+    may be a copy: that needs ``adopt``. Tables of another version are refused; none are altered.
 
     Args:
         engine: The ledger's database.
@@ -34,7 +34,7 @@ def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[s
 
     Raises:
         BindingError: It is bound to something else and ``adopt`` was not said.
-        LedgerError: The database refused, or the ledger is of a newer version.
+        LedgerError: The database refused, or the ledger is of another version.
     """
     try:
         created = create(engine, tables.metadata)
@@ -46,7 +46,7 @@ def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[s
             if found.get("version", str(tables.VERSION)) != str(tables.VERSION):
                 raise LedgerError(
                     f"The ledger has version {found['version']}; this safedelete writes version {tables.VERSION}.",
-                    hint="Install the newer safedelete.",
+                    hint="Install the version of safedelete that wrote it.",
                 )
             environment, databases, buckets = _merge(found, binding, adopt=adopt)
             wanted = {

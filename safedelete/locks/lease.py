@@ -166,7 +166,7 @@ class LeaseLock:
         )
 
     def _trouble(self, job: str, error: SQLAlchemyError) -> LockHeldError | LedgerError:
-        text = str(getattr(error, "orig", None) or error).splitlines()[0]
+        text = _words(error)
         if _busy(error):
             try:
                 held = self._named(job)
@@ -217,14 +217,12 @@ class HeldLease:
         query = select(table.c.token).where(self._ours())
         connection = self._joined(transaction)
         if connection is not None:
-            with _in_batch():
+            with _told(" in the batch's transaction"):
                 found = connection.execute(query).first()
         else:
-            try:
-                with self._lock.engine.connect() as own:
-                    found = own.execute(query).first()
-            except SQLAlchemyError as error:
-                raise self._gone(f"it could not be read ({error})") from error
+            # Not answered is not lost: until the local deadline, the batch may be tried again.
+            with _told(), self._lock.engine.connect() as own:
+                found = own.execute(query).first()
         if found is None:
             self._lost = "another run took it over, or it expired"
             raise self._gone(self._lost)
@@ -239,13 +237,13 @@ class HeldLease:
         if connection.dialect.name == "sqlite":
             # BEGIN IMMEDIATE keeps every other writer out, the heartbeat too: so the batch itself renews.
             asked = self._lock.clock.uptime()
-            with _in_batch():
+            with _told(" in the batch's transaction"):
                 found = connection.execute(self._renewal()).rowcount == 1
             if found:
                 self._deadline = max(self._deadline, asked + self._length)
         else:
             query = select(table.c.token).where(self._ours()).with_for_update(read=True)
-            with _in_batch():
+            with _told(" in the batch's transaction"):
                 found = connection.execute(query).first() is not None
         if not found:
             self._lost = "another run took it over, or it expired"
@@ -310,16 +308,21 @@ class HeldLease:
 
 
 @contextmanager
-def _in_batch() -> Iterator[None]:
-    """Tell a batch's broken transaction, which may be tried again, from a lease that is lost."""
+def _told(where: str = "") -> Iterator[None]:
+    """Tell a database that does not answer, which may be asked again, from a lease that is lost."""
     try:
         yield
     except SQLAlchemyError as error:
-        text = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise StoreError(
-            f"The lease could not be read in the batch's transaction: {text}. Nothing of this batch was deleted.",
+            f"The lease could not be read{where}: {_words(error)}. The batch's rows stay.",
             hint="The connection was lost, or another statement holds the lease's row.",
+            deleted=None,
         ) from error
+
+
+def _words(error: SQLAlchemyError) -> str:
+    """Return what the database said, without statement and links."""
+    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
 
 
 def _wait_briefly(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Unknown
@@ -26,22 +26,16 @@ from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning
 from safedelete.s3.keys import parent, refusal
 from safedelete.s3.remedy import remedy_for
 from safedelete.s3.versioning import BucketState, check_mode, read_bucket
+from safedelete.s3.ways import IMPOSSIBLE, Way, actions_of, identifier, way_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
-    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
 MOST_GROUPS: Final = 1000
 """Groups probed in one bucket; one DeleteObjects request takes as many keys."""
 
 REPORTED: Final = 20
 """Denied or unproven folders that are named one by one."""
-
-IMPOSSIBLE: Final = '"00000000000000000000000000000000-0"'
-"""An ETag that no object has."""
-
-Way: TypeAlias = Literal["impossible-etag", "any-etag", "null-version", "plain"]
-"""How a probe names its key, following how the plan will name its objects."""
 
 
 class Answer(NamedTuple):
@@ -153,8 +147,8 @@ class S3Prober:
         except ConfigError as error:
             yield Proof(f"delete mode of {bucket}", Verdict.DENIED, str(error), error.hint)
             return
-        way = _way(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
-        actions = _actions(way)
+        way = way_of(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
+        actions = actions_of(way)
         # By the client that repeats what was not answered: asking twice for what is not there harms nothing.
         together = probe_together(self._connection.reader, bucket, groups, way)
         alone = self._alone(bucket, groups, way)
@@ -260,7 +254,7 @@ class S3Prober:
 def probe_together(client: S3Client, bucket: str, groups: Sequence[Group], way: Way) -> dict[Group, Answer]:
     """Ask for all groups' siblings in one DeleteObjects. Deletes nothing that exists."""
     siblings = {group.sibling: group for group in groups}
-    objects = [_identifier(key, way) for key in siblings]
+    objects = [identifier(key, way) for key in siblings]
     try:
         answer: Mapping[str, Any] = client.delete_objects(
             Bucket=bucket, Delete={"Objects": objects, "Quiet": False}
@@ -338,35 +332,6 @@ def _groups(bucket: str, refs: Iterable[ObjectRef], prefixes: Iterable[str]) -> 
             found.setdefault((folder, ""), Group(bucket, folder, "", prefix[len(folder) :]))
     groups = list(found.values())
     return groups[:MOST_GROUPS], max(0, len(groups) - MOST_GROUPS)
-
-
-def _way(state: BucketState, mode: Mode | None, *, knows_etags: bool) -> Way:
-    if state.versioning == "off":
-        # A condition needs s3:GetObject as well, so it is probed exactly where the plan's deletes will carry one.
-        return "impossible-etag" if knows_etags else "plain"
-    return "null-version" if mode == "purge" else "any-etag"
-
-
-def _actions(way: Way) -> list[str]:
-    match way:
-        case "impossible-etag":
-            return ["s3:DeleteObject", "s3:GetObject"]
-        case "null-version":
-            return ["s3:DeleteObjectVersion"]
-        case "any-etag" | "plain":
-            return ["s3:DeleteObject"]
-
-
-def _identifier(key: str, way: Way) -> ObjectIdentifierTypeDef:
-    match way:
-        case "null-version":
-            return {"Key": key, "VersionId": "null"}
-        case "impossible-etag":
-            return {"Key": key, "ETag": IMPOSSIBLE}
-        case "any-etag":
-            return {"Key": key, "ETag": "*"}
-        case "plain":
-            return {"Key": key}
 
 
 def _allowed(client: S3Client, bucket: str, key: str, marker: str | None, request: str) -> Answer:

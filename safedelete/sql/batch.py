@@ -285,7 +285,8 @@ class SqlRowTransaction:
             ):
                 if not self._backend.in_transaction(self.connection):
                     raise StoreError(
-                        f"The transaction on {self.target.name} had ended before its commit; its deletes were rolled back."
+                        f"The transaction on {self.target.name} had ended before its commit; its deletes were rolled back.",
+                        hint="A timeout, a restart or a trigger ended it; run again, which goes on from the ledger.",
                     )
                 self.connection.commit()
         finally:

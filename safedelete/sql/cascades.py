@@ -209,7 +209,8 @@ def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> 
             continue
         if isinstance(cascade.rows, Unknown):
             raise StoreError(
-                f"What goes along with rows of {target.name} in {cascade.table} is {cascade.rows}."
+                f"What goes along with rows of {target.name} in {cascade.table} is {cascade.rows}.",
+                hint="Repair what kept it from being counted, then plan again.",
             )
         if cascade.rows:
             numbers[cascade.table] = numbers.get(cascade.table, 0) + cascade.rows

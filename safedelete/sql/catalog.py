@@ -30,7 +30,8 @@ _HEIRS: Final = text(
     " WHERE i.inhparent = :oid AND NOT c.relispartition ORDER BY 1"
 )
 _SETTINGS: Final = text(
-    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_user"
+    "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_user,"
+    " current_setting('track_counts')"
 )
 _ROW, _BEFORE = 1, 2
 _NEEDS: Final = {
@@ -47,7 +48,7 @@ class PostgresCatalog:
         self.connection = connection
         self.target = target
         self.preparer = connection.dialect.identifier_preparer
-        self.recovering, self.read_only, self.role = connection.execute(_SETTINGS).one()
+        self.recovering, self.read_only, self.role, self.counting = connection.execute(_SETTINGS).one()
         row = self._table(target.schema.table)
         self.oid, self.kind, self.owner, _, self.filtered, _ = row
         self.triggers = [(name, kind) for name, kind in connection.execute(_TRIGGERS, {"oid": self.oid})]
@@ -58,6 +59,7 @@ class PostgresCatalog:
         """Return one proof a question."""
         return [
             self._writable(),
+            self._counted(),
             self._privilege("DELETE"),
             *self._columns(),
             self._lock(),
@@ -99,6 +101,18 @@ class PostgresCatalog:
                 f"ALTER ROLE {self._grantee()} SET default_transaction_read_only = off;",
             )
         return Proof(subject, Verdict.ALLOWED)
+
+    def _counted(self) -> Proof:
+        """Without these counts nobody can say what a delete touched, and so not whether that was planned."""
+        subject = f"track_counts on {self.target.database.name}"
+        if self.counting == "on":
+            return Proof(subject, Verdict.ALLOWED)
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            "track_counts is off for this role, database or server, so what a delete touches cannot be held to the plan.",
+            f"ALTER ROLE {self._grantee()} SET track_counts = on;",
+        )
 
     def _privilege(self, privilege: str) -> Proof:
         subject = f"{privilege} on {self.target.name}"

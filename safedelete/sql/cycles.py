@@ -111,7 +111,10 @@ class _Walker:
         if fk.action in {"SET NULL", "SET DEFAULT"}:
             return len(spared)
         if held and (fk.parent != self.schema.table or self.schema.cascades_into_itself):
-            return Unknown("what it holds hangs on a cascade that forms a cycle; the delete itself will tell")
+            return Unknown(
+                f"what {fk.name} holds hangs on a cascade that forms a cycle, which is not counted: delete such rows by "
+                "a target of their own before, or break the cycle"
+            )
         return len(held)
 
     def _pairs(self, fk: ForeignKey, parents: list[Key]) -> Iterator[tuple[Key, Key]]:

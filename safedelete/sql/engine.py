@@ -20,10 +20,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from safedelete.errors import ConfigError, StoreError
+from safedelete.errors import ConfigError, InterruptedRunError, StoreError
 from safedelete.sql.backends import Backend, SQLite, Timeouts, backend_for
 from safedelete.sql.backends.sqlite import BEGIN
-from safedelete.sql.failures import translated, words
+from safedelete.sql.failures import code, is_cancelled, translated, words
 
 __all__ = ["Database", "Timeouts"]
 
@@ -59,10 +59,12 @@ class Database:
         may_create: bool = False,
     ) -> None:
         self.timeouts = timeouts or Timeouts()
-        given = (
-            source if source is not None else _from_environment(os.environ if environ is None else environ)
+        given, origin = (
+            (source, "The database URL")
+            if source is not None
+            else _from_environment(os.environ if environ is None else environ)
         )
-        url = given.url if isinstance(given, Engine) else _url(given)
+        url = given.url if isinstance(given, Engine) else _url(given, origin)
         self.backend: Backend = backend_for(url.get_backend_name())
         if isinstance(self.backend, SQLite) and url.database in (None, "", ":memory:"):
             raise ConfigError(
@@ -74,6 +76,7 @@ class Database:
         self.engine = _engine(url, given if isinstance(given, Engine) else None, self.backend)
         self._live: set[Any] = set()
         self._lock = threading.Lock()
+        self._cancelled = False
 
     def __repr__(self) -> str:
         return f"Database({self.name})"
@@ -172,7 +175,7 @@ class Database:
                 yield inner
             return
         with connection.begin():
-            self.backend.begin_reading(connection)
+            self.backend.begin_reading(connection, self.timeouts)
             try:
                 yield connection
             finally:
@@ -181,11 +184,28 @@ class Database:
 
     def cancel(self) -> None:
         """Cancel every statement in flight, from another thread. Idempotent; never raises."""
+        self._cancelled = True
         with self._lock:
             live = list(self._live)
         for driver in live:
             with suppress(SQLAlchemyError, OSError, *_driver_errors(self.engine)):
                 self.backend.cancel(driver, self.engine)
+
+    def raise_if_cancelled(self, error: SQLAlchemyError, doing: str) -> None:
+        """Raise where a failed statement was cancelled on purpose: a stop is no answer, and unknown neither.
+
+        Args:
+            error: What the statement raised.
+            doing: What was being done, as ``counting uploads``.
+
+        Raises:
+            InterruptedRunError: The statement was cancelled, by :meth:`cancel` or by another session.
+        """
+        if is_cancelled(error) or (self._cancelled and code(error) == "57014"):
+            raise InterruptedRunError(
+                f"A stop was asked for while {doing}; the statement was cancelled.",
+                hint="Run again; nothing has to be repaired.",
+            ) from error
 
     def dispose(self) -> None:
         """Close every connection, those in use included; what they left open is rolled back. Idempotent."""
@@ -202,23 +222,23 @@ def describe(url: URL) -> str:
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
-def _from_environment(environ: Mapping[str, str]) -> str:
+def _from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
     for variable in ("SAFEDELETE_DATABASE_URL", "DATABASE_URL"):
         if environ.get(variable, "").strip():
-            return environ[variable].strip()
+            return environ[variable].strip(), f"${variable}"
     raise ConfigError(
         "There is no database: database= is not given and neither $SAFEDELETE_DATABASE_URL nor $DATABASE_URL is set.",
         hint="Set SAFEDELETE_DATABASE_URL, for example postgresql+psycopg://user@host/name.",
     )
 
 
-def _url(source: URL | str) -> URL:
+def _url(source: URL | str, origin: str) -> URL:
     try:
         url = make_url(source)
     except (ArgumentError, ValueError) as error:
         # The text is left out: it may hold a password.
         raise ConfigError(
-            "The database URL cannot be read.",
+            f"{origin} cannot be read as a database URL.",
             hint="It should look like postgresql+psycopg://user:password@host:5432/name or sqlite:////path/file.db.",
         ) from error
     return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))

@@ -84,6 +84,16 @@ def translated(doing: str, *, hint: str = "", deleted: int | None = 0) -> Iterat
         ) from error
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Whether somebody cancelled the statement, as a stop does; a timeout of the server's own is not meant.
+
+    PostgreSQL has one code for both, and words for each that depend on its language; one that was asked for by this
+    very process is known to :class:`~safedelete.sql.engine.Database` besides.
+    """
+    found = code(error)
+    return found in {"1317", "SQLITE_INTERRUPT"} or (found == "57014" and "user request" in words(error))
+
+
 _UNFIT = frozenset({"42846", "42883", "42804", "22P02"})
 """PostgreSQL's codes for values that cannot be compared with, or cast to, a column's type."""
 

@@ -6,13 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, LargeBinary, String, and_, cast, func, not_, or_, type_coerce
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    LargeBinary,
+    String,
+    and_,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    type_coerce,
+)
 from sqlalchemy.types import TypeDecorator
 
 from safedelete.core.item import ObjectRef
+from safedelete.core.keys import MAX_BYTES, refusal
 from safedelete.declare.targets import Rows, S3Keys
 
-MAX_KEY_BYTES: Final = 1024
 _URLS: Final = ("s3://", "http://", "https://")
 
 
@@ -96,11 +108,7 @@ def unusable(key: object) -> str:
         return "empty"
     if key.lower().startswith(_URLS):
         return "a URL, not a key"
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        return "not Unicode text"
-    return f"longer than {MAX_KEY_BYTES:,} bytes" if size > MAX_KEY_BYTES else ""
+    return refusal(key) or ""
 
 
 def _bad(expression: ColumnElement[Any], dialect: str) -> ColumnElement[bool]:
@@ -110,7 +118,26 @@ def _bad(expression: ColumnElement[Any], dialect: str) -> ColumnElement[bool]:
     text = type_coerce(expression, String())
     size = func.length(cast(text, LargeBinary())) if dialect == "sqlite" else func.octet_length(text)
     lower = func.lower(text)
-    return or_(text == "", size > MAX_KEY_BYTES, *(lower.like(f"{url}%") for url in _URLS))
+    return or_(
+        text == "",
+        size > MAX_BYTES,
+        *(lower.like(f"{url}%") for url in _URLS),
+        and_(_dotted(text), _controlled(text, dialect)),
+    )
+
+
+def _dotted(text: ColumnElement[str]) -> ColumnElement[bool]:
+    """Match keys with a ``.`` or ``..`` segment."""
+    whole = literal("/") + text + literal("/")
+    return or_(*(whole.contains(f"/{dots}/", autoescape=True) for dots in (".", "..")))
+
+
+def _controlled(text: ColumnElement[str], dialect: str) -> ColumnElement[bool]:
+    """Match keys with a character that XML cannot carry. What SQLite hides behind a NUL is found when reading."""
+    some = "[\x01-\x1f\ufffe\uffff]"
+    if dialect == "sqlite":
+        return text.op("GLOB", is_comparison=True, return_type=Boolean())(f"*{some}*")
+    return text.regexp_match(some)
 
 
 def _quoted(etag: object) -> str | None:

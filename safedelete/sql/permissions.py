@@ -84,6 +84,7 @@ class SqlProber:
             self.target.database.backend.begin_batch(connection, self.target.database.timeouts)
             run(connection, as_of)
         except SQLAlchemyError as error:
+            self.target.database.raise_if_cancelled(error, f"proving {subject}")
             return self._failed(subject, privilege, error)
         except SafeDeleteError as error:
             return Proof(subject, Verdict.UNKNOWN, str(error), error.hint)

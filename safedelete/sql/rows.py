@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
 from safedelete.core.item import Key, ObjectRef, SealedRow
@@ -22,6 +23,8 @@ from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
 from safedelete.sql.shared import named
 from safedelete.sql.survey import Survey
+
+log = structlog.get_logger("safedelete.sql")
 
 PRESENT_CHUNK = 5_000
 
@@ -116,7 +119,13 @@ class SqlRows:
                     if sealed:
                         yield sealed
                 if len(found) < size:
-                    return
+                    break
+        if self.left_out:
+            log.warning(
+                "rows left out and kept: a key of theirs can name no object",
+                target=self.name,
+                rows=self.left_out,
+            )
 
     def begin(self, as_of: datetime) -> SqlRowTransaction:
         """Open a batch's transaction, with its own statement, lock and idle timeouts.

@@ -217,7 +217,21 @@ class _Reader:
         if self.dialect == "postgresql":
             hidden = ("pg_", "information_schema")
             return [s for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
-        return [self.default]
+        return self._referencing()
+
+    def _referencing(self) -> list[str | None]:
+        """Return the schemas of MariaDB and MySQL whose foreign keys may matter: ours, and all that lead to them.
+
+        Reading every schema of a server would take a statement a table.
+        """
+        found: list[str | None] = list(dict.fromkeys([self.default, self.target[0]]))
+        query = text(
+            "SELECT DISTINCT table_schema FROM information_schema.key_column_usage WHERE referenced_table_schema = :parent"
+        )
+        for parent in found:
+            children = self.connection.execute(query, {"parent": parent}).scalars().all()
+            found += [child for child in children if child not in found]
+        return found
 
     def _partitions(self) -> set[TableName]:
         # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.

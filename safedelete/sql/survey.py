@@ -41,8 +41,8 @@ class Survey:
 
     def plan(self, *, portion: int | None, since: datetime | None) -> TargetPlan:
         """Return the target's part of a plan."""
-        eligible = self.count(self._number(self.rows.predicate))
-        items = self._items(eligible)
+        # What can never be sealed is no part of the whole: a portion would seem to leave it for ever.
+        items = eligible = self._sealable()
         total = self.count(select(func.count()).select_from(self.rows.table))
         if portion is not None:
             items = items if isinstance(items, Unknown) else min(items, portion)
@@ -96,10 +96,11 @@ class Survey:
                     )
 
     def count(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> Count:
-        """Return a number, or why there is none; a lost connection is an error of its own.
+        """Return a number, or why there is none; a lost connection or a stop is an error of its own.
 
         Raises:
             StoreError: The connection was lost.
+            InterruptedRunError: A stop cancelled the statement.
         """
         found = self.scalar(statement, values)
         if isinstance(found, Unknown):
@@ -118,6 +119,7 @@ class Survey:
             with self.target.database.reading(self.connection):
                 return self.connection.execute(statement, values or self.values).one()
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
                     f"The connection to {self.target.database.name} was lost while counting {self.target.name}: "
@@ -126,18 +128,22 @@ class Survey:
                 ) from error
             return Unknown(words(error))
 
+    def _unless_cancelled(self, error: SQLAlchemyError) -> None:
+        self.target.database.raise_if_cancelled(error, f"counting {self.target.name}")
+
     def _number(self, where: ColumnElement[bool]) -> Select[Any]:
         return select(func.count()).select_from(self.rows.table).where(where)
 
-    def _items(self, eligible: Count) -> Count:
+    def _sealable(self) -> Count:
+        found = self.count(self._number(self.rows.predicate))
         backend = self.target.database.backend.name
         if not self.target.owned and backend != "sqlite":
-            return eligible
+            return found
         items = self.count(self._number(self.taken))
-        if isinstance(items, int) and isinstance(eligible, int) and eligible > items:
+        if isinstance(items, int) and isinstance(found, int) and found > items:
             self.notes.append(
-                f"{eligible - items:,} eligible row(s) are left out and kept: a key of theirs is NULL, empty, a URL or "
-                "longer than 1,024 bytes, and so names no row or object."
+                f"{found - items:,} more row(s) match but are left out and kept: a key of theirs is NULL, empty, a URL, "
+                "longer than 1,024 bytes, or one that no request can delete safely, and so names no row or object."
             )
         return items
 
@@ -149,6 +155,7 @@ class Survey:
         try:
             where = self.target.portioned(self.connection, self.as_of, portion)
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             self.notes.append(
                 f"The portion's edge is unknown ({words(error)}); what goes along is counted for all."
             )
@@ -180,7 +187,7 @@ class Survey:
         return where if isinstance(where, Unknown) else self.count(self._number(where))
 
     def _late(self, since: datetime) -> Count:
-        return self.count(self._number(self.rows.predicate), predicate.parameters(self.rows, since))
+        return self.count(self._number(self.target.sealable()), predicate.parameters(self.rows, since))
 
     def _ages(self, total: Count) -> AgeProfile | Unknown | None:
         tests = self.target.time_tests
@@ -262,9 +269,11 @@ class Survey:
             with self.target.database.connected() as other, self.target.database.reading(other):
                 return blast_radius(self.target, other, self.taken, self.count, self.values)
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
-                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                    f"The connection to {self.target.database.name} was lost: {words(error)}.",
+                    hint="Plan again once the database answers.",
                 ) from error
             return (Cascade("(unknown)", "delete", Unknown(words(error)), "foreign keys"),), []
 
@@ -290,9 +299,11 @@ class Survey:
             with self.target.database.reading(self.connection):
                 found = self.connection.execute(statement, self.values).all()
         except SQLAlchemyError as error:
+            self._unless_cancelled(error)
             if lost(error):
                 raise StoreError(
-                    f"The connection to {self.target.database.name} was lost: {words(error)}."
+                    f"The connection to {self.target.database.name} was lost: {words(error)}.",
+                    hint="Plan again once the database answers.",
                 ) from error
             self.notes.append(f"No sample could be read: {words(error)}.")
             return []

@@ -9,10 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, create_engine, update
 
 from safedelete.core.decision import Approval
-from safedelete.errors import LedgerError
+from safedelete.errors import LedgerError, StoreError
 from safedelete.ledger import tables
 from safedelete.ledger.setup import create, initialise
 from safedelete.ledger.store import SqlLedger
@@ -182,3 +182,16 @@ class TestMariaDBLock(LockContract):
     def leases(self, mariadb_database: str, tmp_path: Path) -> Iterator[Leases]:
         with sql_leases(mariadb_database, f"sqlite:///{tmp_path / 'apart.db'}") as leases:
             yield leases
+
+
+def test_a_lease_that_cannot_be_read_is_not_called_lost(sqlite_url: str) -> None:
+    with sql_leases(sqlite_url, sqlite_url) as leases:
+        held = leases.lock.acquire("purge", owner="me")
+        with create_engine(sqlite_url).begin() as connection:
+            connection.exec_driver_sql("DROP TABLE safedelete_lease")
+        with pytest.raises(StoreError, match="could not be read: no such table") as caught:
+            held.fence()
+        assert "[SQL" not in str(caught.value)
+        assert "sqlalche.me" not in str(caught.value)
+        held.gate()
+        held.release()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedelete.s3.keys import KeyKind, Lane, classify, has_dot_segment, lane, parent, refusal
+from safedelete.s3.keys import Lane, has_dot_segment, lane, parent, refusal
 
 
 @pytest.mark.parametrize("code", [*range(0x20), 0xFFFE, 0xFFFF])
@@ -27,31 +27,6 @@ def test_everything_else_goes_in_batches(key: str) -> None:
 @pytest.mark.parametrize("key", ["", "x" * 1025, "é" * 513, "\ud800", "a\x01/..", "./\n"])
 def test_what_no_request_can_carry_safely_is_refused(key: str) -> None:
     assert refusal(key)
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (None, KeyKind.NULL),
-        ("", KeyKind.EMPTY),
-        ("  ", KeyKind.EMPTY),
-        (b"a", KeyKind.NOT_TEXT),
-        (7, KeyKind.NOT_TEXT),
-        ("s3://acme/a", KeyKind.S3_URL),
-        ("S3://acme/a", KeyKind.S3_URL),
-        ("s3://other/a", KeyKind.FOREIGN),
-        ("https://acme.s3.amazonaws.com/a", KeyKind.URL),
-        ("HTTP://x/a", KeyKind.URL),
-        ("arn:aws:s3:::acme/a", KeyKind.URL),
-        ("x" * 1025, KeyKind.REFUSED),
-        ("a/b.txt", KeyKind.KEY),
-        (" a", KeyKind.KEY),
-        ("/a", KeyKind.KEY),
-        ("notes about https://x", KeyKind.KEY),
-    ],
-)
-def test_values_of_a_key_column(value: object, kind: KeyKind) -> None:
-    assert classify(value, "acme") is kind
 
 
 @given(st.text())

@@ -114,3 +114,30 @@ def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:
     batch = rows.begin(AS_OF)
     assert batch.delete(batch.hold(page).rows).touched == {"a": 2, "b": 3}
     batch.rollback()
+
+
+def test_foreign_keys_of_other_schemas_are_read_on_mariadb(maria: Server) -> None:
+    apart, far = (f"{maria.url.database}{part}" for part in ("_apart", "_far"))
+    maria.sql(f"CREATE DATABASE {apart}", f"CREATE DATABASE {far}")
+    try:
+        maria.sql(
+            f"CREATE TABLE {apart}.uploads (id integer PRIMARY KEY, expires_at timestamp)",
+            f"CREATE TABLE {apart}.notes (id integer PRIMARY KEY, upload_id integer,"
+            " FOREIGN KEY (upload_id) REFERENCES uploads (id) ON DELETE CASCADE)",
+            f"CREATE TABLE {far}.lines (id integer PRIMARY KEY, note_id integer,"
+            f" FOREIGN KEY (note_id) REFERENCES {apart}.notes (id) ON DELETE CASCADE)",
+            f"INSERT INTO {apart}.uploads VALUES (1, '2020-01-01')",
+            f"INSERT INTO {apart}.notes VALUES (1, 1), (2, 1)",
+            f"INSERT INTO {far}.lines VALUES (1, 1), (2, 1), (3, 2)",
+        )
+        table = sa.Table(
+            "uploads",
+            sa.MetaData(),
+            sa.Column("id", sa.Integer, primary_key=True),
+            sa.Column("expires_at", sa.DateTime()),
+            schema=apart,
+        )
+        plan = survey(SqlRows(Rows(table, past(table.c.expires_at)), maria.open()))
+        assert {c.table: c.rows for c in plan.cascades} == {f"{apart}.notes": 2, f"{far}.lines": 3}
+    finally:
+        maria.sql(f"DROP DATABASE {far}", f"DROP DATABASE {apart}")

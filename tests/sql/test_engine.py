@@ -17,8 +17,11 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from safedelete import Rows, S3Keys, older_than, past
-from safedelete.errors import BusyError, ConfigError, StoreError
+from safedelete.core.plan import Unknown
+from safedelete.errors import BusyError, ConfigError, InterruptedRunError, StoreError
 from safedelete.sql import Database, SqlRows, Timeouts, definition
+from safedelete.sql.permissions import SqlProber
+from safedelete.sql.survey import Survey
 from tests.sql.conftest import AS_OF, Server, aged
 
 
@@ -51,6 +54,13 @@ def test_plain_url_gets_the_supported_driver_and_shows_no_secret(given: str, dri
 def test_url_that_cannot_be_used_is_a_config_error_without_its_secret(given: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Database(given)
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["SAFEDELETE_DATABASE_URL", "DATABASE_URL"])
+def test_the_variable_whose_url_cannot_be_read_is_named(variable: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\${variable} cannot be read") as caught:
+        Database(environ={variable: "nonsense:pw"})
     assert "pw" not in str(caught.value)
 
 
@@ -226,6 +236,62 @@ def test_statement_in_flight_can_be_cancelled_from_another_thread(server: Server
     assert len(errors) == 1
     batch.rollback()
     busy.cancel()
+
+
+def test_a_count_that_a_stop_cancels_is_a_stop_and_not_unknown(server: Server, busy: SqlRows) -> None:
+    started, found = threading.Event(), list[object]()
+
+    def work() -> None:
+        try:
+            with busy.database.connected() as connection:
+                started.set()
+                found.append(Survey(busy, connection, AS_OF).scalar(SLEEP[server.kind]))  # type: ignore[arg-type]
+        except InterruptedRunError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    while thread.is_alive():
+        busy.database.cancel()
+        thread.join(0.05)
+    assert [type(f) for f in found] == [InterruptedRunError]
+    assert "stop" in str(found[0])
+
+
+def test_a_permission_whose_proof_a_stop_cancels_is_not_unknown(
+    sqlite: Server, uploads: sa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite.create(uploads)
+    target = SqlRows(Rows(uploads, past(uploads.c.expires_at)), sqlite.open())
+    prober = SqlProber(target)
+
+    def select(connection: sa.Connection, as_of: Any) -> None:
+        timer = threading.Timer(0.1, target.database.cancel)
+        timer.start()
+        try:
+            connection.execute(SLEEP["sqlite"])
+        finally:
+            timer.join()
+
+    monkeypatch.setattr(prober, "_select", select)
+    with pytest.raises(InterruptedRunError):
+        prober.probe(AS_OF, [])
+
+
+@pytest.mark.parametrize("kind", ["pg", "maria"])
+def test_a_count_may_not_take_for_ever(kind: str, request: pytest.FixtureRequest, uploads: sa.Table) -> None:
+    server: Server = request.getfixturevalue(kind)
+    server.create(uploads)
+    database = Database(
+        server.url, timeouts=Timeouts(read=timedelta(seconds=1), statement=timedelta(seconds=9))
+    )
+    server.opened.append(database)
+    rows = SqlRows(Rows(uploads, past(uploads.c.expires_at)), database)
+    rows.begin(AS_OF).rollback()
+    with database.connected() as connection:
+        found = Survey(rows, connection, AS_OF).scalar(SLEEP[server.kind])  # type: ignore[arg-type]
+    assert isinstance(found, Unknown)
 
 
 class Colour(Enum):

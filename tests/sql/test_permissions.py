@@ -131,6 +131,16 @@ def test_read_only_role_is_found(pg: Server, uploads: sa.Table) -> None:
     assert f"ALTER ROLE {role} SET default_transaction_read_only = off;" in {p.remedy for p in found.values()}
 
 
+def test_a_server_that_does_not_count_what_a_delete_touches_is_denied(pg: Server, uploads: sa.Table) -> None:
+    rows = make(pg, uploads)
+    pg.sql(f"ALTER DATABASE {pg.url.database} SET track_counts = off")
+    found = bad(probe(rows, pg.open()))
+    (proof,) = found.values()
+    assert proof.verdict is Verdict.DENIED
+    assert proof.subject.startswith("track_counts")
+    assert "track_counts = on" in proof.remedy
+
+
 def test_rule_and_heirs_are_found(pg: Server, uploads: sa.Table) -> None:
     rows = make(pg, uploads)
     pg.sql(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from safedelete import Rows, S3Keys, older_than, past
@@ -155,7 +156,19 @@ def test_schema_says_whether_objects_are_shared(server: Server, uploads: sa.Tabl
     assert not SqlRows(declared(uploads, size=uploads.c.size), database).shared
 
 
-@pytest.mark.parametrize("bad", ["", "s3://acme-uploads/x", "HTTPS://host/x", "é" * 600])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "s3://acme-uploads/x",
+        "HTTPS://host/x",
+        "é" * 600,
+        "../a\x01b",
+        "a/../b\r",
+        "a\x1f/.",
+        "é\ufffe/./x",
+    ],
+)
 def test_row_whose_key_names_no_object_is_left_out_and_counted(
     server: Server, uploads: sa.Table, bad: str
 ) -> None:
@@ -164,9 +177,50 @@ def test_row_whose_key_names_no_object_is_left_out_and_counted(
         connection.execute(uploads.update().where(uploads.c.id == 2).values(s3_key=bad))
     rows = SqlRows(declared(uploads), server.open())
     plan = survey(rows)
-    assert (plan.eligible, plan.items) == (3, 2)
-    assert any("left out" in note for note in plan.notes)
+    assert (plan.eligible, plan.items) == (2, 2)
+    assert any(note.startswith("1 more row(s)") and "left out" in note for note in plan.notes)
     assert keys(rows) == [(1,), (6,)]
+    assert rows.left_out == 0  # by the statement itself, so that a portion is filled with others
+
+
+def test_a_row_that_can_never_be_sealed_is_no_rest_of_a_portion(server: Server, uploads: sa.Table) -> None:
+    seed(server, uploads)
+    with server.admin.begin() as connection:
+        connection.execute(uploads.update().where(uploads.c.id == 2).values(s3_key=""))
+    plan = survey(SqlRows(declared(uploads), server.open()), portion=2, since=AS_OF)
+    assert (plan.items, plan.eligible, plan.late) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("odd", ["a\x01b", "a/..b/c", "..a/\t", "a/../b", "_./%", "…/é"])
+def test_an_odd_key_that_can_be_deleted_is_taken(server: Server, uploads: sa.Table, odd: str) -> None:
+    seed(server, uploads)
+    with server.admin.begin() as connection:
+        connection.execute(uploads.update().where(uploads.c.id == 2).values(s3_key=odd))
+    rows = SqlRows(declared(uploads), server.open())
+    assert (survey(rows).items, keys(rows)) == (3, [(1,), (2,), (6,)])
+
+
+def test_rows_that_only_reading_finds_unusable_are_told_of(sqlite: Server, uploads: sa.Table) -> None:
+    class Stored(sa.types.TypeDecorator[str]):
+        impl = sa.String
+        cache_ok = True
+
+        def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+            return "" if value == "b" else value
+
+    seed(sqlite, uploads)
+    decorated = sa.Table(
+        "uploads",
+        sa.MetaData(),
+        *(
+            sa.Column(c.name, Stored() if c.name == "s3_key" else c.type, primary_key=c.primary_key)
+            for c in uploads.c
+        ),
+    )
+    rows = SqlRows(declared(decorated), sqlite.open())
+    with structlog.testing.capture_logs() as logs:
+        assert keys(rows) == [(1,), (6,)]
+    assert [(entry["log_level"], entry["rows"]) for entry in logs] == [("warning", 1)]
 
 
 def test_a_portion_is_the_oldest_rows_in_key_order(server: Server, uploads: sa.Table) -> None:
@@ -252,9 +306,8 @@ def test_a_count_that_fails_is_unknown_and_never_zero(pg: Server, uploads: sa.Ta
     seed(pg, uploads)
     role = pg.role("GRANT SELECT (id, expires_at, hold) ON uploads")
     plan = survey(SqlRows(declared(uploads), pg.open(role)))
-    assert plan.eligible == 3
     assert plan.total == 6
-    for number in (plan.items, plan.objects):
+    for number in (plan.eligible, plan.items, plan.objects):
         assert isinstance(number, Unknown)
         assert "permission denied" in number.why
 

@@ -17,14 +17,17 @@ TableName = tuple[str | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long a batch may wait for the database, or make the database wait.
+    """How long a batch may wait for the database, or make the database wait, and how long a count may take.
 
     Attributes:
+        read: One statement that only reads: a count of a plan, a page of a scan. PostgreSQL, MariaDB and MySQL end it;
+            SQLite has no such limit.
         statement: One statement of a batch.
         lock: One lock. Rows are never waited for, so this is for tables, and for children of a foreign key.
         idle: The open transaction while the object store works; must be below the lease's time to live.
     """
 
+    read: timedelta = timedelta(minutes=10)
     statement: timedelta = timedelta(seconds=30)
     lock: timedelta = timedelta(seconds=2)
     idle: timedelta = timedelta(seconds=45)
@@ -51,8 +54,8 @@ class Backend:
     def prepare_engine(self, engine: Engine) -> None:
         """Attach what every new connection of ours needs."""
 
-    def begin_reading(self, connection: Connection) -> None:
-        """Make the transaction read-only, and let row security raise instead of filtering."""
+    def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
+        """Make the transaction read-only, bound its statements, and let row security raise instead of filtering."""
 
     def end_reading(self, connection: Connection) -> None:
         """Give the connection back as it was."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, text
 
-from safedelete.sql.backends.base import Backend, Timeouts
+from safedelete.sql.backends.base import Backend, Timeouts, milliseconds
 from safedelete.sql.failures import Cause, Failure, code, words
 
 _ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", "1364"})
@@ -22,8 +22,16 @@ class MySQL(Backend):
 
     name = "mysql"
 
-    def begin_reading(self, connection: Connection) -> None:
-        """The server opens a transaction at its first statement; this one, before it, makes it read-only."""
+    def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
+        """The server opens a transaction at its first statement; these, before it, bound it and make it read-only.
+
+        The limit is the session's, which may have been a batch's before and had that one's.
+        """
+        if getattr(connection.dialect, "is_mariadb", False):
+            limit, value = "max_statement_time", timeouts.read.total_seconds()
+        else:
+            limit, value = "max_execution_time", milliseconds(timeouts.read)
+        connection.execute(text(f"SET SESSION {limit} = :value"), {"value": value})
         connection.execute(text("SET SESSION time_zone = '+00:00'"))
         connection.execute(text("SET TRANSACTION READ ONLY"))
 

@@ -47,14 +47,15 @@ class Postgres(Backend):
             if hasattr(connection, "prepare_threshold"):
                 connection.prepare_threshold = None
 
-    def begin_reading(self, connection: Connection) -> None:
-        """One round trip: read only, and row security raises."""
+    def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
+        """One round trip: read only, for a bounded time, and row security raises."""
         connection.execute(
             select(
                 func.set_config("transaction_read_only", "on", _LOCAL),
                 func.set_config("row_security", "off", _LOCAL),
                 # A naive cutoff is UTC, whatever zone the session has.
                 func.set_config("TimeZone", "UTC", _LOCAL),
+                func.set_config("statement_timeout", str(milliseconds(timeouts.read)), _LOCAL),
             )
         )
 

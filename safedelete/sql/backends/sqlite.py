@@ -55,8 +55,9 @@ class SQLite(Backend):
         def begun(connection: Connection) -> None:
             connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
 
-    def begin_reading(self, connection: Connection) -> None:
-        """Let the connection refuse every write."""
+    def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
+        """Let the connection refuse every write; how long a statement may take cannot be said."""
+        del timeouts
         connection.info[_WAS_READ_ONLY] = connection.execute(text("PRAGMA query_only")).scalar_one()
         connection.execute(text("PRAGMA query_only=ON"))
 

@@ -318,7 +318,10 @@ def test_messages_say_of_what_and_how_much() -> None:
     changed = message("SD110", fingerprint="two", statement="DELETE more")
     assert "(run-29.000, 2026-02-03T03:15+00:00)" in changed
     assert changed.endswith("events: the predicate reads differently.")
-    assert "reads differently" not in message("SD110", fingerprint="two")
+    unseen = message("SD110", fingerprint="two")
+    assert "reads differently" not in unseen
+    assert unseen.endswith("the owned keys, mode=, size=, may_touch= or another option differ.")
+    assert message("SD110", fingerprint="two", portion=1000).endswith(": per_run none, now 1,000.")
 
 
 def test_share_of_a_run_that_counts_twice_is_usual_at_once() -> None:

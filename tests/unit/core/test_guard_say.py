@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safedelete.core.decision import Approval, Measure
-from safedelete.core.plan import AgeProfile, Unknown
-from safedelete.core.say import explain, picture, sentence
-from tests.unit.core.guard_cases import DAY, START, ages, look, nightly, plan, ran
+from safedelete.core.decision import Measure
+from safedelete.core.plan import AgeProfile
+from safedelete.core.say import picture, sentence
+from tests.unit.core.guard_cases import START
 
 
 def test_sentence_holds_everything_that_was_decided_on() -> None:
@@ -65,60 +65,6 @@ def test_sentence_of_a_bursty_job_owns_up_to_it() -> None:
 def test_sentence_without_a_limit_says_why() -> None:
     measure = Measure(target="t", measure="objects", tonight=4, rule="portion", verdict="warn")
     assert sentence(measure) == "tonight 4 objects; no limit (portion); go, with a warning"
-
-
-def test_refusal_says_that_nothing_was_deleted_where_to_look_and_how_to_accept() -> None:
-    tonight = plan(30, 5000, ages=ages(100, back=[(-1, 5000)]))
-    text = explain(look(tonight, nightly([100] * 30)), run="01JRUN")
-    lines = text.splitlines()
-    assert lines[0] == "purge refused [SD201]"
-    assert lines[1].startswith("events: tonight 5,000 rows (0.5% of the table); usual 100-100 from 29 runs;")
-    assert "Nothing was deleted." in lines
-    assert "events: cutoff 2025-11-06T03:15+00:00 (exclusive)" in lines
-    assert any(line.split()[:3] == ["-1", "day", "5,000"] for line in lines)
-    assert "Last runs: safedelete history FILE purge" in lines
-    assert 'To accept this plan once: safedelete approve 01JRUN --reason "..."' in lines
-
-
-def test_refusal_that_cannot_be_accepted_offers_no_command() -> None:
-    text = explain(look(plan(30, Unknown("timeout")), nightly([100] * 30)), run="01JRUN")
-    assert "SD100 cannot be approved: repair it, then plan again." in text
-    assert "safedelete approve" not in text
-
-
-def test_refusal_without_a_sealed_run_offers_no_command() -> None:
-    assert "safedelete approve" not in explain(look(plan(0, 10), ()))
-
-
-def test_approval_names_who_accepted_what_and_why() -> None:
-    tonight = plan(30, 5000, digest="d")
-    accepted = Approval(
-        run="r", digest="d", codes=("SD201",), reason="audit", who="ann", at=START, expires_at=START + 90 * DAY
-    )  # fmt: skip
-    text = explain(look(tonight, nightly([100] * 30), approval=accepted))
-    assert text.splitlines()[0] == "purge approved by ann [SD201]: audit"
-    assert "Nothing was deleted" not in text
-
-
-def test_nothing_to_delete_reads_so() -> None:
-    assert explain(look(plan(0, 0), ())) == "purge approved\nevents: nothing to delete"
-
-
-def test_warning_of_an_approved_plan_is_read_too() -> None:
-    text = explain(look(plan(30, 2), nightly([100] * 30)))
-    assert text.splitlines()[0] == "purge approved"
-    assert "warning SD206" in text
-
-
-def test_missing_picture_says_why() -> None:
-    refused = look(plan(0, 5, ages=Unknown("no index")), ())
-    assert "events: no day-by-day picture: no index" in explain(refused)
-
-
-def test_every_measure_is_said_with_its_own_target() -> None:
-    history = [ran(plan(i, 100, objects=200)) for i in range(20)]
-    text = explain(look(plan(20, 100, objects=200), history))
-    assert "events: tonight 200 objects; usual 200-200" in text
 
 
 def test_picture_shows_days_around_the_cutoff_and_adds_up_the_rest() -> None:

@@ -1,0 +1,39 @@
+"""Which object keys can be deleted safely by some request, and why the others cannot."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_BYTES: Final = 1024
+"""Longest key of S3, in UTF-8 bytes; one longer key fails a whole DeleteObjects request."""
+
+# Every C0 control is taken, also the three that XML allows: a parser may hand a carriage return back as a newline,
+# and then the answer names another key than the one asked for.
+NOT_XML: Final = re.compile("[\x00-\x1f\ufffe\uffff]")
+
+
+def refusal(key: str) -> str | None:
+    """Return why a key cannot be deleted safely by any request, or None.
+
+    Asked when planning, so that such a key, or the row that names it, is counted apart and never sealed.
+    """
+    if not key:
+        return "the key is empty"
+    try:
+        size = len(key.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "the key holds a lone surrogate, which UTF-8 cannot carry"
+    if size > MAX_BYTES:
+        return f"the key has {size:,} bytes; S3 allows {MAX_BYTES:,}"
+    if NOT_XML.search(key) and has_dot_segment(key):
+        return (
+            "the key has both a control character (which only a single delete can carry) and a '.' or '..' segment "
+            "(which a proxy may resolve in a single delete)"
+        )
+    return None
+
+
+def has_dot_segment(key: str) -> bool:
+    """Whether a URL with this key in its path could be resolved to another one."""
+    return any(segment in (".", "..") for segment in key.split("/"))

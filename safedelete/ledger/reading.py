@@ -37,6 +37,12 @@ class SqlLedgerReader:
     def verify(self, binding: Binding) -> None:
         """Compare version, environment, databases and buckets. Reads only."""
         bound = self.binding()
+        if not binding.environment:
+            raise BindingError(
+                f"This ledger belongs to the environment {bound.environment!r}; this run names none.",
+                hint=f"If this is {bound.environment}, set SAFEDELETE_ENVIRONMENT={bound.environment}. In a copy of it, "
+                "set another name: a copy of production is not production.",
+            )
         if bound.environment != binding.environment:
             raise BindingError(
                 f"This ledger belongs to the environment {bound.environment!r}; this run is in {binding.environment!r}.",

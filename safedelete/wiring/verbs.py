@@ -136,8 +136,19 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
         jobs: The job file's; their databases and buckets are bound.
         adopt: Bind it anew though it belongs to something else.
         environment: Name of the environment; else ``$SAFEDELETE_ENVIRONMENT``.
+
+    Raises:
+        ConfigError: Neither names the environment.
     """
     settings = Settings.read()
+    named = (environment or "").strip() or settings.environment
+    if not named:
+        # The name is all that tells a physical copy (a snapshot, a base backup) from its original.
+        raise ConfigError(
+            "The ledger cannot be bound: the environment has no name.",
+            hint="Set SAFEDELETE_ENVIRONMENT, to `production` for example, here and wherever safedelete runs; "
+            "`init --environment NAME` binds a ledger for elsewhere.",
+        )
     created: list[str] = []
     identities: set[str] = set()
     for job in jobs or [None]:  # type: ignore[list-item]  # without a job file: the databases of the environment
@@ -147,7 +158,7 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
             if ledger.database != database.identity:
                 created += create(ledger.engine, lease_tables)
     with opened(settings, jobs[0] if jobs else None, may_create=True) as (_, ledger):
-        binding = Binding(environment or settings.environment, frozenset(identities), buckets_of(jobs))
+        binding = Binding(named, frozenset(identities), buckets_of(jobs))
         created += initialise(ledger.engine, binding, adopt=adopt)
     return list(dict.fromkeys(created))
 

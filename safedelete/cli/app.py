@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from safedelete.cli.common import (
-    any_job,
     chosen,
     end,
+    every_job,
     load,
     needed,
     print_json,
@@ -88,7 +88,7 @@ def init(
     ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
-    """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
+    """Create the ledger's tables and bind them to this environment. A deploy step."""
     wiring = work()
 
     jobs = list(load(file).jobs.values()) if file is not None else []
@@ -98,7 +98,8 @@ def init(
     created = wiring.init(jobs, adopt=adopt, environment=environment)
     typer.echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
     buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "no bucket"
-    typer.echo(f"The ledger is bound to this database and {buckets}.")
+    whose = "the job file's database(s)" if jobs else "this database"
+    typer.echo(f"The ledger is bound to {whose} and {buckets}.")
 
 
 @app.command()
@@ -243,7 +244,7 @@ def approve(
         raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
     teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
     approval = wiring.approve(
-        any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
+        every_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
@@ -300,8 +301,8 @@ def show(
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
-    job = any_job(file)
-    with wiring.shown(job, run) as (record, approval, batches):
+    jobs = every_job(file)
+    with wiring.shown(jobs, run) as (record, approval, batches):
         if as_json:
             document = record_document(record, approval)
             listed = [i for stored in batches for i in item_document(record, stored)]
@@ -309,7 +310,7 @@ def show(
                 document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
             )
             return
-        _, past = wiring.story(job, record.run)
+        _, past = wiring.story(jobs, record.run)
         typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)

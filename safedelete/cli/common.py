@@ -69,9 +69,9 @@ def said(path: Path | None) -> str:
     return "FILE" if path is None else quote(str(path))
 
 
-def any_job(path: Path | None) -> Declared | None:
-    """Return a job whose database holds the ledger; None for the environment's."""
-    return next(iter(load(path).jobs.values())) if path is not None else None
+def every_job(path: Path | None) -> list[Declared] | None:
+    """Return the jobs in whose ledgers a run may be; None for the environment's ledger."""
+    return list(load(path).jobs.values()) if path is not None else None
 
 
 def purges(jobs: list[Declared]) -> list[Purge]:

@@ -15,7 +15,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import decode
-from safedelete.errors import BindingError, LedgerError
+from safedelete.errors import BindingError, LedgerError, NoSuchRunError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
 from safedelete.ledger.past import TAUGHT, past_runs
@@ -83,8 +83,7 @@ class SqlLedgerReader:
         if found["version"] != str(tables.VERSION):
             raise LedgerError(
                 f"The ledger has version {found['version']}; this safedelete reads version {tables.VERSION}.",
-                hint="Install the version of safedelete that wrote it, or run `safedelete init FILE` to upgrade an "
-                "older ledger.",
+                hint="Install the version of safedelete that wrote it.",
             )
         try:
             databases, buckets = json.loads(found["databases"]), json.loads(found["buckets"])
@@ -120,7 +119,7 @@ class SqlLedgerReader:
             rows = connection.execute(query).all()
         if len(rows) != 1:
             what = "more than one run" if rows else "no run"
-            raise LedgerError(
+            raise (LedgerError if rows else NoSuchRunError)(
                 f"There is {what} whose id begins with {run!r}.", hint="`safedelete history FILE` lists them."
             )
         return _record(rows[0])

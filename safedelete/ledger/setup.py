@@ -21,8 +21,8 @@ from safedelete.ports import Binding
 def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[str]:
     """Create what is missing of the ledger, and bind it. Idempotent; deletes nothing.
 
-    Databases and buckets that the ledger is not bound to yet are added. Another environment, or a ledger whose own
-    database is not the one it was bound to, is a copy: that needs ``adopt``.
+    Buckets that the ledger is not bound to yet are added. Another environment, or a database it is not bound to, may be a
+    copy: that needs ``adopt``.
 
     Args:
         engine: The ledger's database.

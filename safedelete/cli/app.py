@@ -17,6 +17,7 @@ from safedelete.cli.common import (
     load,
     needed,
     print_json,
+    print_json_of,
     purges,
     said,
     show_refused,
@@ -155,8 +156,15 @@ def plan(
     from safedelete.cli.document import report_document
 
     reports = []
-    wanted = purges(load(file).pick(names or []))
-    if manifest is not None and len(wanted) > 1:
+    picked = load(file).pick(names or [])
+    wanted = purges(picked)
+    others = [job.name for job in picked if job not in wanted]
+    if names and others:
+        raise ConfigError(
+            f"{', '.join(others)}: a function, not a purge; there is nothing to plan.",
+            hint="Name a purge. `safedelete run FILE NAME --dry-run` calls a function with dry_run set.",
+        )
+    if manifest is not None and len(wanted) != 1:
         raise ConfigError(
             f"--manifest writes one purge's items; {len(wanted)} are named.",
             hint="Name one: safedelete plan FILE NAME.",
@@ -169,6 +177,9 @@ def plan(
             typer.echo(text.plan(report, quote(str(file))))
     if as_json:
         print_json([report_document(report) for report in reports])
+    else:
+        for name in others:
+            typer.echo(f"{name}: a function, not a purge; there is nothing to plan.")
     end(reports)
 
 
@@ -240,8 +251,12 @@ def approve(
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
     if not reason.strip():
         raise ConfigError("--reason is empty.", hint="Say why this plan is right; it is kept with the run.")
-    if not 0 < expires_in <= 24 * 7:
-        raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
+    longest = wiring.APPROVAL_WINDOW / timedelta(hours=1)
+    if not 0 < expires_in <= longest:
+        raise ConfigError(
+            f"--expires-in {expires_in:g}: must be above 0 and at most {longest:g} hours.",
+            hint="What is sealed is dropped by then. Later, let the next run plan anew and approve that.",
+        )
     teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
     approval = wiring.approve(
         every_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
@@ -293,7 +308,10 @@ def history(
 def show(
     run: Run,
     file: FromFile = None,
-    items: Annotated[bool, typer.Option("--items", help="Every sealed item with what became of it.")] = False,
+    items: Annotated[
+        bool,
+        typer.Option("--items", help="Every sealed item with what became of it; else those that did not go."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
@@ -304,10 +322,15 @@ def show(
     jobs = every_job(file)
     with wiring.shown(jobs, run) as (record, approval, batches):
         if as_json:
-            document = record_document(record, approval)
-            listed = [i for stored in batches for i in item_document(record, stored)]
-            print_json(
-                document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
+            print_json_of(
+                record_document(record, approval),
+                "items",
+                (
+                    item
+                    for stored in batches
+                    for item in item_document(record, stored)
+                    if items or item["outcome"] not in ("deleted", "pending")
+                ),
             )
             return
         _, past = wiring.story(jobs, record.run)

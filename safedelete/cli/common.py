@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,11 @@ def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     from safedelete.cli import text
     from safedelete.cli.document import record_document
 
-    record, past = wiring.story(job, run)
+    try:
+        record, past = wiring.story(job, run)
+    except SafeDeleteError as error:
+        _cannot_show(error)
+        return
     if as_json:
         print_json(record_document(record))
     elif record.plan is not None:
@@ -105,10 +110,29 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
     else:
         typer.echo(text.result(report, said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
-            with wiring.shown(job, report.run) as (record, _, batches):
-                for line in text.items(record, batches, everything=False):
-                    typer.echo(line)
+            try:
+                with wiring.shown(job, report.run) as (record, _, batches):
+                    for line in text.items(record, batches, everything=False):
+                        typer.echo(line)
+            except SafeDeleteError as error:
+                _cannot_show(error)
     end([report])
+
+
+def _cannot_show(error: SafeDeleteError) -> None:
+    """Say that a run's record cannot be looked at: how the run itself ended stays what its exit code says."""
+    typer.echo(f"safedelete: the run's record cannot be shown: {error}", err=True)
+
+
+def print_json_of(document: Mapping[str, object], name: str, things: Iterable[object]) -> None:
+    """Print one JSON document with one more member, a list of things that are never all in memory at once."""
+    head = json.dumps(document, indent=2, default=str, ensure_ascii=False)
+    sys.stdout.write(f"{head.removesuffix('}').rstrip()},\n  {json.dumps(name)}: [")
+    separator = "\n"
+    for thing in things:
+        sys.stdout.write(separator + json.dumps(thing, default=str, ensure_ascii=False))
+        separator = ",\n"
+    sys.stdout.write("]\n}\n")
 
 
 def print_json(document: object) -> None:

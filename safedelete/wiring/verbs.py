@@ -55,15 +55,19 @@ def plan(
         purge: The purge.
         save: Seal the exact keys in the ledger, for ``execute``.
         preflight: Also prove permissions, by methods that change nothing.
-        manifest: Write every planned item to this file, one JSON object a line.
+        manifest: Write every planned item to this file, one JSON object a line; with ``save`` exactly the sealed ones.
         progress: Told how far it is.
     """
     with context_of(purge, progress=progress) as ctx:
         report = runner.save(ctx) if save else runner.plan(ctx, with_proofs=preflight)
         if manifest is not None and report.plan is not None:
             made = report.plan
+            sealed = report.run is not None and made.digest is not None
             write_manifest(
-                manifest, ((part.target.name, page) for part in ctx.parts for page in pages(made, part))
+                manifest,
+                ctx.sealed_pages(made, report.run)
+                if sealed and report.run is not None
+                else ((part.target.name, page) for part in ctx.parts for page in pages(made, part)),
             )
         return report
 
@@ -86,7 +90,16 @@ def run(
         manifest: Write every sealed item to this file before anything is deleted.
         asked: Returns why a stop was asked for, or None.
         progress: Told how far it is.
+
+    Raises:
+        ConfigError: ``manifest`` is given where nothing is sealed.
     """
+    if manifest is not None and (dry_run or not isinstance(job, Purge)):
+        what = "A dry run" if dry_run else f"{job.name} is a function, and"
+        raise ConfigError(
+            f"{what} seals nothing, so there is no manifest to write.",
+            hint="`safedelete plan FILE NAME --manifest PATH` writes what a purge would delete.",
+        )
     if isinstance(job, Purge):
         with context_of(job, asked=asked, progress=progress, manifest=manifest) as ctx:
             return runner.dry_run(ctx) if dry_run else runner.run(ctx)

@@ -113,7 +113,8 @@ def check(file: File, names: Names = None, as_json: Json = False) -> None:
     loaded = load(file)
     picked = loaded.pick(names or [])
     reports = [wiring.check(job) for job in purges(picked)]
-    findings = wiring.lint_jobs(picked)
+    findings = [finding for report in reports for finding in report.lint]
+    findings += wiring.lint_jobs([job for job in picked if job not in purges(picked)])
     if as_json:
         print_json(
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -103,10 +103,9 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
     """Show how a run ended, and end with its exit code."""
     wiring = work()
     from safedelete.cli import text
-    from safedelete.cli.document import report_document
 
     if as_json:
-        print_json(report_document(report))
+        _print_with_items(report, job)
     else:
         typer.echo(text.result(report, said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
@@ -117,6 +116,29 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
             except SafeDeleteError as error:
                 _cannot_show(error)
     end([report])
+
+
+def _print_with_items(report: Report, job: Declared) -> None:
+    """Print a run's report with the items that did not go, which alone say what has to be looked at."""
+    wiring = work()
+    from safedelete.cli.document import item_document, report_document
+
+    document = report_document(report)
+    if report.run is None or report.total.deleted == report.total.total:
+        print_json(document | {"items": []})
+        return
+
+    def kept() -> Iterator[object]:
+        try:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for stored in batches:
+                    for item in item_document(record, stored):
+                        if item["outcome"] not in ("deleted", "pending"):
+                            yield item
+        except SafeDeleteError as error:
+            _cannot_show(error)
+
+    print_json_of(document, "items", kept())
 
 
 def _cannot_show(error: SafeDeleteError) -> None:

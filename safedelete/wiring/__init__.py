@@ -18,6 +18,7 @@ from safedelete.wiring.verbs import (
     owner_of,
     plan,
     run,
+    show,
     shown,
     story,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "owner_of",
     "plan",
     "run",
+    "show",
     "shown",
     "story",
 ]

@@ -36,6 +36,7 @@ from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
+from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings, SystemClock
 
 log = structlog.get_logger("safedelete.run")
@@ -135,15 +136,21 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
 
 
 def check(purge: Purge) -> Report:
-    """Prove every permission a purge needs, on the objects of its first page. Keeps nothing, deletes nothing."""
+    """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+
+    Returns:
+        The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
+        lint rule refuses, else 9 when a permission is missing.
+    """
+    lint = lint_jobs([purge])
+    broken = any(finding.severity == "refuse" for finding in lint)
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *ctx.prove(made))
         clear = all(proof.verdict is Verdict.ALLOWED for proof in proofs)
-        return Report(
-            job=purge.name, plan=made, proofs=proofs, exit_code=ExitCode.DONE if clear else ExitCode.PREFLIGHT
-        )
+        code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
+        return Report(job=purge.name, plan=made, proofs=proofs, lint=lint, exit_code=code)
 
 
 def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | None = None) -> Sequence[str]:
@@ -321,6 +328,20 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
         f"Run {record.run} is of {record.job!r}, which the job file does not declare as a purge.",
         hint=f"It declares: {', '.join(job.name for job in known)}.",
     )
+
+
+def show(job: Where, run: str) -> RunRecord:
+    """Return one recorded run with its plan, decision and outcome sums. Reads only.
+
+    Args:
+        job: A job in whose ledger the run is, or all that it may be of; None for the environment's ledger.
+        run: The run's id, or a unique beginning of it.
+
+    Raises:
+        LedgerError: There is no such run, or more than one.
+    """
+    with _found(job, run) as (_, _, record):
+        return record
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
+import safedelete
 from safedelete.errors import ExitCode, LedgerError
 from safedelete.testing.servers import StubS3
 from safedelete.testing.servers.faults import key_errors
@@ -146,3 +147,32 @@ def test_proving_the_lease_table_leaves_nothing_there(world: World) -> None:
     world.cli("check", world.ready(), expect=0)
     with sa.create_engine(world.url).connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM safedelete_lease").scalar_one() == 0
+
+
+def test_run_in_json_names_what_did_not_go(
+    world: World, store: StubS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = world.ready()
+    with before_execute(lambda: store.always(key_errors({"up/000002.bin": "AccessDenied"}))):
+        document = world.cli("run", jobs, "--json", expect=7).document
+    assert [(item["key"], item["outcome"], item["code"]) for item in document["items"]] == [
+        ([2], "failed", "AccessDenied")
+    ]
+    store.behave()
+    assert world.cli("run", jobs, "--json", expect=0).document["items"] == []
+
+
+def test_everything_that_the_verbs_do_can_be_done_in_python(world: World) -> None:
+    for name in safedelete.__all__:
+        assert getattr(safedelete, name) is not None
+    jobs = world.ready(options="grace=timedelta(hours=23),")
+    with world.inside():
+        job = world.job(jobs)
+        assert isinstance(job, safedelete.Purge)
+        checked = safedelete.check(job)
+        assert {finding.code for finding in checked.lint} >= {"SD406"}
+        ran = safedelete.run(job)
+        assert ran.run is not None
+        record = safedelete.show(job, ran.run)
+    assert isinstance(record, safedelete.RunRecord)
+    assert record.tally == ran.tally

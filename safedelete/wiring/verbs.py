@@ -142,10 +142,10 @@ def check(purge: Purge) -> Report:
         The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
         lint rule refuses, else 9 when a permission is missing.
     """
-    lint = lint_jobs([purge])
-    broken = any(finding.severity == "refuse" for finding in lint)
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
+        lint = lint_jobs([purge])
+        broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *ctx.prove(made))
         clear = all(proof.verdict is Verdict.ALLOWED for proof in proofs)

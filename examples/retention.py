@@ -1,5 +1,6 @@
 """What Acme deletes, and when. Copy this file, then change the models, the buckets and the ages.
 
+export SAFEDELETE_ENVIRONMENT=production    # a copy of the database must be called something else
 safedelete init  examples/retention.py      # once per deployment: creates the ledger
 safedelete plan  examples/retention.py      # what would go tonight? deletes nothing
 safedelete run   examples/retention.py expired-uploads

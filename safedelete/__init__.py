@@ -10,13 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.phases.parts import Progress
+    from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run
+    from safedelete.runner.stop import Asked
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
 
 _HOME = {
+    "Approval": "safedelete.core.decision",
+    "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
@@ -28,7 +34,9 @@ _HOME = {
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
     "past": "safedelete.declare",
+    "Progress": "safedelete.phases.parts",
     "Report": "safedelete.runner.report",
+    "RunRecord": "safedelete.ports",
     "approve": "safedelete.wiring",
     "cancel": "safedelete.wiring",
     "check": "safedelete.wiring",
@@ -37,16 +45,21 @@ _HOME = {
     "init": "safedelete.wiring",
     "plan": "safedelete.wiring",
     "run": "safedelete.wiring",
+    "show": "safedelete.wiring",
 }
 
 __all__ = [
+    "Approval",
+    "Asked",
     "Guard",
     "Item",
     "Job",
+    "Progress",
     "Purge",
     "Report",
     "Rows",
     "RunContext",
+    "RunRecord",
     "S3Keys",
     "S3Prefix",
     "approve",
@@ -60,6 +73,7 @@ __all__ = [
     "past",
     "plan",
     "run",
+    "show",
 ]
 
 

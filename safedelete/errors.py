@@ -150,6 +150,10 @@ class LedgerError(SafeDeleteError):
     exit_code = ExitCode.LEDGER
 
 
+class NoSuchRunError(LedgerError):
+    """The ledger holds no run of that id."""
+
+
 class BindingError(LedgerError):
     """The ledger belongs to another environment, database or set of buckets (a copy of production is not production)."""
 

@@ -67,7 +67,7 @@ def load(path: Path) -> JobFile:
     """Import a job file.
 
     Args:
-        path: The file. Its own folder is importable while it loads, as for a script.
+        path: The file. Its own folder is importable, as for a script; first while it loads, last afterwards.
 
     Returns:
         The jobs it declares at module level, also those in lists and tuples there.
@@ -129,7 +129,10 @@ def _import(path: Path) -> ModuleType:
             hint="Run `python " + path.name + "` to see the whole traceback.",
         ) from error
     finally:
+        # A function may import a neighbour when it is called; what is installed comes first from here on.
         sys.path.remove(str(path.parent))
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
         sys.modules.pop(name, None)
     return module
 
@@ -141,16 +144,24 @@ def _line(error: BaseException, path: Path) -> str:
 
 @contextmanager
 def _no_connections(path: Path) -> Iterator[None]:
+    refused: list[ConfigError] = []
+
     def refuse(*_: Any) -> None:
         frames = [f for f in traceback.extract_stack() if f.filename == str(path)]
         line = f" (line {frames[-1].lineno})" if frames else ""
-        raise ConfigError(
-            f"the job file opens a database connection while it loads{line}.",
-            hint="Declare only; connect inside the job's function. `create_engine` alone is fine.",
+        refused.append(
+            ConfigError(
+                f"the job file opens a database connection while it loads{line}.",
+                hint="Declare only; connect inside the job's function. `create_engine` alone is fine.",
+            )
         )
+        raise refused[-1]
 
     event.listen(Engine, "do_connect", refuse)
     try:
         yield
     finally:
         event.remove(Engine, "do_connect", refuse)
+    if refused:
+        # The file caught it: it tried all the same, and would at every start of a host.
+        raise refused[0]

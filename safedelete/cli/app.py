@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 import typer
 
 from safedelete.cli.common import (
-    any_job,
     chosen,
     end,
+    every_job,
     load,
     needed,
     print_json,
+    print_json_of,
     purges,
     said,
     show_refused,
@@ -88,7 +89,7 @@ def init(
     ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the DDL and change nothing.")] = False,
 ) -> None:
-    """Create or upgrade the ledger's tables and bind them to this environment. A deploy step."""
+    """Create the ledger's tables and bind them to this environment. A deploy step."""
     wiring = work()
 
     jobs = list(load(file).jobs.values()) if file is not None else []
@@ -98,7 +99,8 @@ def init(
     created = wiring.init(jobs, adopt=adopt, environment=environment)
     typer.echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
     buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "no bucket"
-    typer.echo(f"The ledger is bound to this database and {buckets}.")
+    whose = "the job file's database(s)" if jobs else "this database"
+    typer.echo(f"The ledger is bound to {whose} and {buckets}.")
 
 
 @app.command()
@@ -111,7 +113,8 @@ def check(file: File, names: Names = None, as_json: Json = False) -> None:
     loaded = load(file)
     picked = loaded.pick(names or [])
     reports = [wiring.check(job) for job in purges(picked)]
-    findings = wiring.lint_jobs(picked)
+    findings = [finding for report in reports for finding in report.lint]
+    findings += wiring.lint_jobs([job for job in picked if job not in purges(picked)])
     if as_json:
         print_json(
             {
@@ -154,8 +157,15 @@ def plan(
     from safedelete.cli.document import report_document
 
     reports = []
-    wanted = purges(load(file).pick(names or []))
-    if manifest is not None and len(wanted) > 1:
+    picked = load(file).pick(names or [])
+    wanted = purges(picked)
+    others = [job.name for job in picked if job not in wanted]
+    if names and others:
+        raise ConfigError(
+            f"{', '.join(others)}: a function, not a purge; there is nothing to plan.",
+            hint="Name a purge. `safedelete run FILE NAME --dry-run` calls a function with dry_run set.",
+        )
+    if manifest is not None and len(wanted) != 1:
         raise ConfigError(
             f"--manifest writes one purge's items; {len(wanted)} are named.",
             hint="Name one: safedelete plan FILE NAME.",
@@ -168,6 +178,9 @@ def plan(
             typer.echo(text.plan(report, quote(str(file))))
     if as_json:
         print_json([report_document(report) for report in reports])
+    else:
+        for name in others:
+            typer.echo(f"{name}: a function, not a purge; there is nothing to plan.")
     end(reports)
 
 
@@ -240,11 +253,15 @@ def approve(
         raise ConfigError("--one-off and --usual contradict each other.", hint="Say one of them, or neither.")
     if not reason.strip():
         raise ConfigError("--reason is empty.", hint="Say why this plan is right; it is kept with the run.")
-    if not 0 < expires_in <= 24 * 7:
-        raise ConfigError(f"--expires-in {expires_in:g}: must be above 0 and at most {24 * 7} hours.")
+    longest = wiring.APPROVAL_WINDOW / timedelta(hours=1)
+    if not 0 < expires_in <= longest:
+        raise ConfigError(
+            f"--expires-in {expires_in:g}: must be above 0 and at most {longest:g} hours.",
+            hint="What is sealed is dropped by then. Later, let the next run plan anew and approve that.",
+        )
     teaches: Literal[0, 1, 2] = 0 if one_off else 2 if usual else 1
     approval = wiring.approve(
-        any_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
+        every_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
@@ -311,7 +328,10 @@ def history(
 def show(
     run: Run,
     file: FromFile = None,
-    items: Annotated[bool, typer.Option("--items", help="Every sealed item with what became of it.")] = False,
+    items: Annotated[
+        bool,
+        typer.Option("--items", help="Every sealed item with what became of it; else those that did not go."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show one run: plan, findings, decision, outcomes. Deletes nothing."""
@@ -319,16 +339,21 @@ def show(
     from safedelete.cli import text
     from safedelete.cli.document import item_document, record_document
 
-    job = any_job(file)
-    with wiring.shown(job, run) as (record, approval, batches):
+    jobs = every_job(file)
+    with wiring.shown(jobs, run) as (record, approval, batches):
         if as_json:
-            document = record_document(record, approval)
-            listed = [i for stored in batches for i in item_document(record, stored)]
-            print_json(
-                document | {"items": listed if items else [i for i in listed if i["outcome"] != "deleted"]}
+            print_json_of(
+                record_document(record, approval),
+                "items",
+                (
+                    item
+                    for stored in batches
+                    for item in item_document(record, stored)
+                    if items or item["outcome"] not in ("deleted", "pending")
+                ),
             )
             return
-        _, past = wiring.story(job, record.run)
+        _, past = wiring.story(jobs, record.run)
         typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -69,9 +70,9 @@ def said(path: Path | None) -> str:
     return "FILE" if path is None else quote(str(path))
 
 
-def any_job(path: Path | None) -> Declared | None:
-    """Return a job whose database holds the ledger; None for the environment's."""
-    return next(iter(load(path).jobs.values())) if path is not None else None
+def every_job(path: Path | None) -> list[Declared] | None:
+    """Return the jobs in whose ledgers a run may be; None for the environment's ledger."""
+    return list(load(path).jobs.values()) if path is not None else None
 
 
 def purges(jobs: list[Declared]) -> list[Purge]:
@@ -87,7 +88,11 @@ def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     from safedelete.cli import text
     from safedelete.cli.document import record_document
 
-    record, past = wiring.story(job, run)
+    try:
+        record, past = wiring.story(job, run)
+    except SafeDeleteError as error:
+        _cannot_show(error)
+        return
     if as_json:
         print_json(record_document(record))
     elif record.plan is not None:
@@ -98,17 +103,58 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
     """Show how a run ended, and end with its exit code."""
     wiring = work()
     from safedelete.cli import text
-    from safedelete.cli.document import report_document
 
     if as_json:
-        print_json(report_document(report))
+        _print_with_items(report, job)
     else:
         typer.echo(text.result(report, said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
-            with wiring.shown(job, report.run) as (record, _, batches):
-                for line in text.items(record, batches, everything=False):
-                    typer.echo(line)
+            try:
+                with wiring.shown(job, report.run) as (record, _, batches):
+                    for line in text.items(record, batches, everything=False):
+                        typer.echo(line)
+            except SafeDeleteError as error:
+                _cannot_show(error)
     end([report])
+
+
+def _print_with_items(report: Report, job: Declared) -> None:
+    """Print a run's report with the items that did not go, which alone say what has to be looked at."""
+    wiring = work()
+    from safedelete.cli.document import item_document, report_document
+
+    document = report_document(report)
+    if report.run is None or report.total.deleted == report.total.total:
+        print_json(document | {"items": []})
+        return
+
+    def kept() -> Iterator[object]:
+        try:
+            with wiring.shown(job, report.run) as (record, _, batches):
+                for stored in batches:
+                    for item in item_document(record, stored):
+                        if item["outcome"] not in ("deleted", "pending"):
+                            yield item
+        except SafeDeleteError as error:
+            _cannot_show(error)
+
+    print_json_of(document, "items", kept())
+
+
+def _cannot_show(error: SafeDeleteError) -> None:
+    """Say that a run's record cannot be looked at: how the run itself ended stays what its exit code says."""
+    typer.echo(f"safedelete: the run's record cannot be shown: {error}", err=True)
+
+
+def print_json_of(document: Mapping[str, object], name: str, things: Iterable[object]) -> None:
+    """Print one JSON document with one more member, a list of things that are never all in memory at once."""
+    head = json.dumps(document, indent=2, default=str, ensure_ascii=False)
+    sys.stdout.write(f"{head.removesuffix('}').rstrip()},\n  {json.dumps(name)}: [")
+    separator = "\n"
+    for thing in things:
+        sys.stdout.write(separator + json.dumps(thing, default=str, ensure_ascii=False))
+        separator = ",\n"
+    sys.stdout.write("]\n}\n")
 
 
 def print_json(document: object) -> None:

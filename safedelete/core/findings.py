@@ -131,7 +131,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "First night above the provisional baseline",
         "refuse",
         "No earlier run exists; the days around the cutoff in the time column say a night is far smaller.",
-        "A backlog looks like this, and so does a wrecked cutoff. Look at the days; approve, or drain with per_run.",
+        "A backlog looks like this, and so does a wrecked cutoff. Look at the days, then approve once; with per_run that drains in portions.",
     ),
     "SD206": Kind(
         "Far too few",

@@ -55,7 +55,7 @@ class Purge:
         schedule: ``cron(...)``, ``rate(...)``, five crontab fields or an ``OnCalendar`` expression.
         timeout: The run's own deadline, below the shortest gap between two runs.
         guard: Fixed limits; the rolling baseline holds in any case.
-        per_run: Drain a backlog: at most this many of the oldest eligible items a run.
+        per_run: Drain a backlog: at most this many of the oldest eligible items of each target a run.
         database: An Engine or URL; else ``$SAFEDELETE_DATABASE_URL``, else ``$DATABASE_URL``.
         tz: IANA zone of the schedule; UTC unless said.
         grace: How long a stop may take.

@@ -15,7 +15,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import decode
-from safedelete.errors import BindingError, LedgerError
+from safedelete.errors import BindingError, LedgerError, NoSuchRunError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
 from safedelete.ledger.past import TAUGHT, past_runs
@@ -40,6 +40,12 @@ class SqlLedgerReader:
     def verify(self, binding: Binding) -> None:
         """Compare version, environment, databases and buckets. Reads only."""
         bound = self.binding()
+        if not binding.environment:
+            raise BindingError(
+                f"This ledger belongs to the environment {bound.environment!r}; this run names none.",
+                hint=f"If this is {bound.environment}, set SAFEDELETE_ENVIRONMENT={bound.environment}. In a copy of it, "
+                "set another name: a copy of production is not production.",
+            )
         if bound.environment != binding.environment:
             raise BindingError(
                 f"This ledger belongs to the environment {bound.environment!r}; this run is in {binding.environment!r}.",
@@ -143,7 +149,7 @@ class SqlLedgerReader:
             rows = connection.execute(query).all()
         if len(rows) != 1:
             what = "more than one run" if rows else "no run"
-            raise LedgerError(
+            raise (LedgerError if rows else NoSuchRunError)(
                 f"There is {what} whose id begins with {run!r}.", hint="`safedelete history FILE` lists them."
             )
         return _record(rows[0])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from safedelete.core.decision import Decision
+from safedelete.core.decision import Decision, Finding
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
@@ -35,6 +35,7 @@ class Report:
         inherited: Outcomes that an abandoned earlier run left, settled by this one.
         proofs: Permissions that were proven.
         message: One sentence about the end.
+        lint: What is wrong with the job's definition; found by ``check`` alone.
         past: Newest runs before this one, newest first, for drawing what is usual.
     """
 
@@ -53,6 +54,7 @@ class Report:
     inherited: Tally = field(default_factory=Tally)
     proofs: tuple[Proof, ...] = ()
     message: str = ""
+    lint: tuple[Finding, ...] = ()
     past: Sequence[RunRecord] = ()
 
     @property

@@ -4,6 +4,7 @@ The only package that knows every adapter. The same verbs as on the command line
 only calls them.
 """
 
+from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings
@@ -18,11 +19,13 @@ from safedelete.wiring.verbs import (
     owner_of,
     plan,
     run,
+    show,
     shown,
     story,
 )
 
 __all__ = [
+    "APPROVAL_WINDOW",
     "Settings",
     "approve",
     "buckets_of",
@@ -37,6 +40,7 @@ __all__ = [
     "owner_of",
     "plan",
     "run",
+    "show",
     "shown",
     "story",
 ]

@@ -31,6 +31,7 @@ from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
+from safedelete.wiring.lease import LeaseProber
 from safedelete.wiring.settings import Settings, SystemClock
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -135,6 +136,8 @@ def context_of(
             host=host,
             pid=pid,
         )
+        # The lease protects the whole purge, so its table is proven once, with the first target.
+        parts[0] = replace(parts[0], probers=(*parts[0].probers, LeaseProber(lock)))
         yield PurgeContext(
             job=purge.name,
             fingerprint=fingerprint(purge),

@@ -26,6 +26,7 @@ def lint_jobs(jobs: Sequence[Declared]) -> tuple[Finding, ...]:
     facts = []
     for job in jobs:
         with opened(settings, job) as (_, ledger):
+            ledger.binding()
             facts.append(_facts(job, ledger, settings))
     return lint(facts, SystemClock().now())
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from safedelete.errors import ConfigError
@@ -18,7 +19,7 @@ class Settings(BaseSettings):
 
     database_url: str | None = None
     ledger_url: str | None = None
-    environment: str = "default"
+    environment: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     lease_seconds: float = Field(default=60.0, ge=1, le=3600)
     file: str | None = None
 

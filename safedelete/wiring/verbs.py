@@ -8,16 +8,19 @@ import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 import structlog
+from sqlalchemy import MetaData
 
 from safedelete.core.decision import Approval
 from safedelete.declare import Declared, Job, Purge
-from safedelete.errors import ConfigError, ExitCode, LedgerError
+from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError, SafeDeleteError, StoreError
 from safedelete.ledger.setup import create, ddl, initialise
+from safedelete.ledger.store import SqlLedger
 from safedelete.ledger.tables import metadata as ledger_tables
 from safedelete.locks.lease import LeaseLock
 from safedelete.locks.lease import metadata as lease_tables
@@ -31,7 +34,9 @@ from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY
 from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.sql.engine import Database
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
+from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings, SystemClock
 
 log = structlog.get_logger("safedelete.run")
@@ -51,15 +56,19 @@ def plan(
         purge: The purge.
         save: Seal the exact keys in the ledger, for ``execute``.
         preflight: Also prove permissions, by methods that change nothing.
-        manifest: Write every planned item to this file, one JSON object a line.
+        manifest: Write every planned item to this file, one JSON object a line; with ``save`` exactly the sealed ones.
         progress: Told how far it is.
     """
     with context_of(purge, progress=progress) as ctx:
         report = runner.save(ctx) if save else runner.plan(ctx, with_proofs=preflight)
         if manifest is not None and report.plan is not None:
             made = report.plan
+            sealed = report.run is not None and made.digest is not None
             write_manifest(
-                manifest, ((part.target.name, page) for part in ctx.parts for page in pages(made, part))
+                manifest,
+                ctx.sealed_pages(made, report.run)
+                if sealed and report.run is not None
+                else ((part.target.name, page) for part in ctx.parts for page in pages(made, part)),
             )
         return report
 
@@ -82,7 +91,16 @@ def run(
         manifest: Write every sealed item to this file before anything is deleted.
         asked: Returns why a stop was asked for, or None.
         progress: Told how far it is.
+
+    Raises:
+        ConfigError: ``manifest`` is given where nothing is sealed.
     """
+    if manifest is not None and (dry_run or not isinstance(job, Purge)):
+        what = "A dry run" if dry_run else f"{job.name} is a function, and"
+        raise ConfigError(
+            f"{what} seals nothing, so there is no manifest to write.",
+            hint="`safedelete plan FILE NAME --manifest PATH` writes what a purge would delete.",
+        )
     if isinstance(job, Purge):
         with context_of(job, asked=asked, progress=progress, manifest=manifest) as ctx:
             return runner.dry_run(ctx) if dry_run else runner.run(ctx)
@@ -118,15 +136,21 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
 
 
 def check(purge: Purge) -> Report:
-    """Prove every permission a purge needs, on the objects of its first page. Keeps nothing, deletes nothing."""
+    """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+
+    Returns:
+        The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
+        lint rule refuses, else 9 when a permission is missing.
+    """
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
+        lint = lint_jobs([purge])
+        broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *ctx.prove(made))
         clear = all(proof.verdict is Verdict.ALLOWED for proof in proofs)
-        return Report(
-            job=purge.name, plan=made, proofs=proofs, exit_code=ExitCode.DONE if clear else ExitCode.PREFLIGHT
-        )
+        code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
+        return Report(job=purge.name, plan=made, proofs=proofs, lint=lint, exit_code=code)
 
 
 def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | None = None) -> Sequence[str]:
@@ -136,41 +160,135 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
         jobs: The job file's; their databases and buckets are bound.
         adopt: Bind it anew though it belongs to something else.
         environment: Name of the environment; else ``$SAFEDELETE_ENVIRONMENT``.
+
+    Raises:
+        ConfigError: Neither names the environment.
     """
     settings = Settings.read()
+    named = (environment or "").strip() or settings.environment
+    if not named:
+        # The name is all that tells a physical copy (a snapshot, a base backup) from its original.
+        raise ConfigError(
+            "The ledger cannot be bound: the environment has no name.",
+            hint="Set SAFEDELETE_ENVIRONMENT, to `production` for example, here and wherever safedelete runs; "
+            "`init --environment NAME` binds a ledger for elsewhere.",
+        )
     created: list[str] = []
-    identities: set[str] = set()
+    homes: dict[str, _Home] = {}
     for job in jobs or [None]:  # type: ignore[list-item]  # without a job file: the databases of the environment
         with opened(settings, job, may_create=True) as (database, ledger):
-            identities.add(database.identity)
+            home = homes.setdefault(ledger.database, _Home(job))
+            home.databases.add(database.identity)
+            home.jobs += [job] if job is not None else []
             created += create(database.engine, lease_tables)
             if ledger.database != database.identity:
                 created += create(ledger.engine, lease_tables)
-    with opened(settings, jobs[0] if jobs else None, may_create=True) as (_, ledger):
-        binding = Binding(environment or settings.environment, frozenset(identities), buckets_of(jobs))
-        created += initialise(ledger.engine, binding, adopt=adopt)
+    for home in homes.values():
+        with opened(settings, home.first, may_create=True) as (_, ledger):
+            binding = Binding(named, frozenset(home.databases), buckets_of(home.jobs))
+            created += initialise(ledger.engine, binding, adopt=adopt)
     return list(dict.fromkeys(created))
 
 
+@dataclass(slots=True)
+class _Home:
+    """One ledger, with what is bound to it."""
+
+    first: Declared | None
+    databases: set[str] = field(default_factory=set)
+    jobs: list[Declared] = field(default_factory=list)
+
+
 def init_sql(jobs: Sequence[Declared]) -> str:
-    """Return the DDL that ``init`` would emit."""
-    with opened(Settings.read(), jobs[0] if jobs else None, may_create=True) as (_, ledger):
-        return ddl(ledger.engine, ledger_tables, lease_tables)
+    """Return the DDL that ``init`` would emit, for each database in its own dialect. Connects to nothing."""
+    settings = Settings.read()
+    wanted: dict[str, tuple[Database, list[MetaData]]] = {}
+
+    def note(database: Database, tables: MetaData) -> None:
+        _, listed = wanted.setdefault(database.name, (database, []))
+        if tables not in listed:
+            listed.append(tables)
+
+    for job in jobs or [None]:  # type: ignore[list-item]  # without a job file: the database of the environment
+        target = Database(job.database if isinstance(job, Purge) else None)
+        ledger = target if settings.ledger_url is None else Database(settings.ledger_url)
+        note(ledger, ledger_tables)
+        note(ledger, lease_tables)
+        note(target, lease_tables)
+    parts = []
+    for name, (database, tables) in wanted.items():
+        head = f"-- {name}\n" if len(wanted) > 1 else ""
+        parts.append(head + ddl(database.engine, *tables))
+        database.dispose()
+    return "\n".join(parts)
+
+
+Where = Declared | Sequence[Declared] | None
+"""Whose ledger: a job's, those of several jobs, or the environment's."""
+
+
+@contextmanager
+def _found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRecord]]:
+    """Open the ledger that a run is recorded in; looks in every one there is."""
+    settings = Settings.read()
+    jobs: list[Declared | None] = list(where) if isinstance(where, Sequence) else [where]
+    holders: dict[str, Declared | None] = {}
+    missing: NoSuchRunError | None = None
+    trouble: SafeDeleteError | None = None
+    for job in _one_for_each_ledger(jobs, settings):
+        try:
+            with opened(settings, job) as (_, ledger):
+                ledger.binding()
+                holders[ledger.record(run).run] = job
+        except NoSuchRunError as error:
+            missing = error
+        except (LedgerError, StoreError) as error:
+            trouble = trouble or error
+    whole = [holder for holder in holders if holder == run.upper()]
+    if len(holders) > 1:
+        raise LedgerError(
+            f"There is more than one run whose id begins with {run!r}.",
+            hint="`safedelete history FILE` lists them.",
+        )
+    # A beginning may be that of another run, too, in the ledger that could not be read.
+    if trouble is not None and not whole:
+        raise trouble
+    if missing is not None and not holders:
+        raise missing
+    ((name, job),) = holders.items()
+    with opened(settings, job) as (database, ledger):
+        yield database, ledger, ledger.record(name)
+
+
+def _one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
+    if settings.ledger_url is not None:
+        return list(jobs[:1])
+    return list(
+        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
+    )[::-1]
 
 
 def approve(
-    job: Declared | None,
+    job: Where,
     run: str,
     *,
     reason: str,
     expires_in: timedelta = APPROVAL_WINDOW,
     teaches: Literal[0, 1, 2] = 1,
 ) -> Approval:
-    """Accept one refused plan, once. Writes to the ledger; deletes nothing."""
-    with opened(Settings.read(), job) as (database, ledger):
-        who = f"{getpass.getuser()}@{socket.gethostname()} {database.caller}".strip()
+    """Accept one refused plan, once. Writes to the ledger; deletes nothing.
+
+    Args:
+        job: A job in whose ledger the run is, or all that it may be of; None for the environment's ledger.
+        run: The run's id, or a unique beginning of it.
+        reason: Why; kept with the run.
+        expires_in: How long the approval lasts, at most as long as the sealed plan: 24 hours.
+        teaches: How often the run counts for what is usual.
+    """
+    with _found(job, run) as (database, ledger, record):
+        who = f"{_user()}@{socket.gethostname()} {database.caller}".strip()
         return review.approve(
-            ledger, SystemClock(), run, reason=reason, who=who, expires_in=expires_in, teaches=teaches
+            ledger, SystemClock(), record.run, reason=reason, who=who, expires_in=expires_in, teaches=teaches
         )
 
 
@@ -187,11 +305,9 @@ def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
         return ledger.runs(job.name, limit=limit)
 
 
-def story(job: Declared | None, run: str) -> tuple[RunRecord, Sequence[RunRecord]]:
+def story(job: Where, run: str) -> tuple[RunRecord, Sequence[RunRecord]]:
     """Return a run with the runs of its job before it, newest first. Reads only."""
-    with opened(Settings.read(), job) as (_, ledger):
-        ledger.binding()
-        record = ledger.record(run)
+    with _found(job, run) as (_, ledger, record):
         try:
             runs = ledger.runs(record.job, limit=HISTORY)
         except LedgerError as error:
@@ -209,9 +325,8 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
         LedgerError: There is no such run.
     """
     known = list(jobs)
-    with opened(Settings.read(), known[0]) as (_, ledger):
-        ledger.binding()
-        record = ledger.record(run)
+    with _found(known, run) as (_, _, record):
+        pass
     for job in known:
         if job.name == record.job and isinstance(job, Purge):
             return job
@@ -221,12 +336,30 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
     )
 
 
+def show(job: Where, run: str) -> RunRecord:
+    """Return one recorded run with its plan, decision and outcome sums. Reads only.
+
+    Args:
+        job: A job in whose ledger the run is, or all that it may be of; None for the environment's ledger.
+        run: The run's id, or a unique beginning of it.
+
+    Raises:
+        LedgerError: There is no such run, or more than one.
+    """
+    with _found(job, run) as (_, _, record):
+        return record
+
+
 @contextmanager
-def shown(
-    job: Declared | None, run: str
-) -> Iterator[tuple[RunRecord, Approval | None, Iterator[StoredBatch]]]:
+def shown(job: Where, run: str) -> Iterator[tuple[RunRecord, Approval | None, Iterator[StoredBatch]]]:
     """Open one run with its approval and its batches. Reads only."""
-    with opened(Settings.read(), job) as (_, ledger):
-        ledger.binding()
-        record = ledger.record(run)
+    with _found(job, run) as (_, ledger, record):
         yield record, ledger.approval(record.run), ledger.batches(record.run)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's arbitrary user id has no name.
+        return f"uid {os.getuid()}"

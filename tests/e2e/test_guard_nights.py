@@ -19,6 +19,11 @@ from tests.e2e.nights import A_NIGHT, Nights
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFEDELETE_ENVIRONMENT", "test")
+
+
 @pytest.fixture(params=["postgresql", "sqlite"])
 def nights(request: pytest.FixtureRequest) -> Nights:
     return Nights(request.getfixturevalue("pg_database" if request.param == "postgresql" else "sqlite_url"))

@@ -98,9 +98,9 @@ def init(
         return
     created = wiring.init(jobs, adopt=adopt, environment=environment)
     typer.echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
-    buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "no bucket"
+    buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "none"
     whose = "the job file's database(s)" if jobs else "this database"
-    typer.echo(f"The ledger is bound to {whose} and {buckets}.")
+    typer.echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
 
 
 @app.command()

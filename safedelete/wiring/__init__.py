@@ -4,6 +4,8 @@ The only package that knows every adapter. The same verbs as on the command line
 only calls them.
 """
 
+import structlog
+
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
@@ -44,3 +46,14 @@ __all__ = [
     "shown",
     "story",
 ]
+
+if not structlog.is_configured():
+    # Inside a host that does not use structlog, lines go where its other log lines go, and never to standard output.
+    structlog.configure(
+        processors=[
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )

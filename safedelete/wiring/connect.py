@@ -87,8 +87,9 @@ def opened(
     """Connect to a job's database and to the ledger."""
     source = job.database if isinstance(job, Purge) else None
     timeouts = _within_lease(settings.lease_seconds)
-    target = Database(source, timeouts=timeouts, may_create=may_create)
     elsewhere = settings.ledger_url is not None
+    # A ledger of its own may be made; a database to be purged that is not there is a mistyped path.
+    target = Database(source, timeouts=timeouts)
     ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
     try:

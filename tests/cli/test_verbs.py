@@ -176,3 +176,10 @@ def test_everything_that_the_verbs_do_can_be_done_in_python(world: World) -> Non
         record = safedelete.show(job, ran.run)
     assert isinstance(record, safedelete.RunRecord)
     assert record.tally == ran.tally
+
+
+def test_a_mistyped_database_is_not_created(world: World) -> None:
+    jobs = world.ready()
+    lost = world.folder / "acme-typo.db"
+    told(world.cli("init", jobs, url=sa.make_url(f"sqlite:///{lost}")), ExitCode.STORE, "does not exist")
+    assert not lost.exists()

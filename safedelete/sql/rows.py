@@ -127,6 +127,20 @@ class SqlRows:
                 rows=self.left_out,
             )
 
+    def examples(self, limit: int = 100) -> list[ObjectRef]:
+        """Return objects that some rows name, eligible or not, for a probe where nothing is eligible. Reads only."""
+        if not self.owned:
+            return []
+        usable = self.owned.usable(self.database.backend.name)
+        statement = select(*self.owned.selected()).where(usable).limit(limit)
+        with (
+            self.database.connected() as connection,
+            translated(f"reading what rows of {self.name} name"),
+            self.database.reading(connection),
+        ):
+            rows = connection.execute(statement).all()
+        return [ref for row in rows for ref in self.owned.read(row).objects or ()]
+
     def begin(self, as_of: datetime) -> SqlRowTransaction:
         """Open a batch's transaction, with its own statement, lock and idle timeouts.
 

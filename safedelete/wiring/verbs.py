@@ -17,6 +17,8 @@ import structlog
 from sqlalchemy import MetaData
 
 from safedelete.core.decision import Approval
+from safedelete.core.item import ObjectRef
+from safedelete.core.plan import Plan
 from safedelete.declare import Declared, Job, Purge
 from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError, SafeDeleteError, StoreError
 from safedelete.ledger.setup import create, ddl, initialise
@@ -25,16 +27,18 @@ from safedelete.ledger.tables import metadata as ledger_tables
 from safedelete.locks.lease import LeaseLock
 from safedelete.locks.lease import metadata as lease_tables
 from safedelete.phases.manifest import write_manifest
-from safedelete.phases.parts import Progress, quiet
+from safedelete.phases.parts import Progress, RowPart, quiet
+from safedelete.phases.preflight import first_objects, prove
 from safedelete.phases.seal import pages
 from safedelete.ports import Binding, RunRecord, StoredBatch, Verdict
 from safedelete.runner import purge as runner
 from safedelete.runner import review
-from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY
+from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY, PurgeContext
 from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
+from safedelete.sql.rows import SqlRows
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings, SystemClock
@@ -147,10 +151,21 @@ def check(purge: Purge) -> Report:
         lint = lint_jobs([purge])
         broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
-        proofs = (*ctx.ledger.probe(), *ctx.prove(made))
+        proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))
         clear = all(proof.verdict is Verdict.ALLOWED for proof in proofs)
         code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
         return Report(job=purge.name, plan=made, proofs=proofs, lint=lint, exit_code=code)
+
+
+def _known_objects(ctx: PurgeContext, made: Plan) -> list[ObjectRef]:
+    """Return objects to probe beside: eligible ones, else any that a table's rows name, so that a quiet day proves as much."""
+    found: list[ObjectRef] = []
+    for part in ctx.parts:
+        mine = list(first_objects(pages(made, part)).sample())
+        if not mine and isinstance(part, RowPart) and isinstance(part.target, SqlRows):
+            mine = part.target.examples()
+        found += mine
+    return found
 
 
 def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | None = None) -> Sequence[str]:

@@ -183,3 +183,12 @@ def test_a_mistyped_database_is_not_created(world: World) -> None:
     lost = world.folder / "acme-typo.db"
     told(world.cli("init", jobs, url=sa.make_url(f"sqlite:///{lost}")), ExitCode.STORE, "does not exist")
     assert not lost.exists()
+
+
+def test_check_proves_deletion_on_a_day_on_which_nothing_is_eligible(world: World) -> None:
+    jobs = world.ready()
+    world.sql("UPDATE uploads SET expires_at = '2999-01-01 00:00:00'")
+    (document,) = world.cli("check", jobs, "--json", expect=0).document["permissions"]
+    assert document["plan"]["targets"][0]["items"] == 0
+    assert any(p["subject"].startswith("s3:DeleteObject on s3://acme") for p in document["permissions"])
+    untouched(world)

@@ -88,8 +88,9 @@ def opened(
     source = job.database if isinstance(job, Purge) else None
     timeouts = _within_lease(settings.lease_seconds)
     elsewhere = settings.ledger_url is not None
-    # A ledger of its own may be made; a database to be purged that is not there is a mistyped path.
-    target = Database(source, timeouts=timeouts)
+    # A ledger may be made; a database whose rows are to be purged, and which is not there, is a mistyped path.
+    holds_rows = isinstance(job, Purge) and any(isinstance(target, Rows) for target in job.targets)
+    target = Database(source, timeouts=timeouts, may_create=may_create and not holds_rows)
     ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
     try:

@@ -34,8 +34,10 @@ class Buckets:
 
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Return those not known to be absent. Reads only."""
-        return {
-            ref: found for store, mine in self._split(refs) for ref, found in store.remaining(mine).items()
+        known = [ref for ref in refs if ref.bucket in self._stores]
+        left = {ref: Presence.UNKNOWN for ref in refs if ref.bucket not in self._stores}
+        return left | {
+            ref: found for store, mine in self._split(known) for ref, found in store.remaining(mine).items()
         }
 
     def _split(self, refs: Sequence[ObjectRef]) -> Iterator[tuple[ObjectStore, list[ObjectRef]]]:

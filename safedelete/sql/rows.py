@@ -45,7 +45,7 @@ class SqlRows:
         self.keys = KeyColumns(rows.table, database.engine.dialect)
         self.owned = OwnedObjects(rows)
         self.time_tests = predicate.time_tests(rows.predicates)
-        self.siblings: tuple[SqlRows, ...] = (self,)
+        self.siblings: tuple[SqlRows, ...] = ()
         """The purge's table targets, this one among them: a cascade must not reach into rows they answer for."""
         self.left_out = 0
         """Rows that the last :meth:`scan` left out because a value of theirs can name no object."""

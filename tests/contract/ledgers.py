@@ -421,6 +421,7 @@ class LockContract:
             held.fence()
         with pytest.raises(LockLostError):
             held.gate()
+        held.release()
 
     def test_fence_and_pin_pass_in_a_transaction_of_its_database_and_of_another(self, leases: Leases) -> None:
         held = leases.lock.acquire("purge", owner="one")
@@ -442,4 +443,5 @@ class LockContract:
         leases.expire()
         second = leases.lock.acquire("purge", owner="two")
         assert second.token > held.token
+        held.release()
         second.release()

@@ -38,7 +38,8 @@ def available(make: type[Server], request: pytest.FixtureRequest) -> None:
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # The second: it ended between opening the file and reading it.
         return False
 
 

@@ -95,12 +95,14 @@ def test_a_naive_cutoff_is_utc_whatever_zone_the_session_has(pg: Server) -> None
     for number, hours in ((1, -1), (2, 5)):
         pg.sql(f"INSERT INTO up VALUES ({number}, '{(AS_OF + timedelta(hours=hours)).isoformat()}')")
     zoned = sa.create_engine(pg.url, connect_args={"options": "-c TimeZone=America/New_York"})
-    rows = SqlRows(Rows(model, past(model.c.at)), Database(zoned))
+    database = Database(zoned)
+    rows = SqlRows(Rows(model, past(model.c.at)), database)
     assert [row.key for row in sealed(rows)] == [(1,)]
     batch = rows.begin(AS_OF)
     held = batch.hold(sealed(rows))
     assert [row.key for row in held.rows] == [(1,)]
     batch.rollback()
+    database.dispose()
     zoned.dispose()
 
 

@@ -2,7 +2,8 @@
 
 from safedelete.core.limits import Guard
 from safedelete.declare.jobs import Declared, Job, Purge, RunContext, job
-from safedelete.declare.targets import Rows, S3Keys, S3Prefix
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Rows, S3Keys
 from safedelete.declare.time import older_than, past
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import AgeProfile, TargetPlan, Unknown
-from safedelete.declare.targets import Mode, S3Prefix
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.s3.client import Connection
 from safedelete.s3.keys import refusal

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
-    from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.declare import (
+        Inventory,
+        Job,
+        Purge,
+        Rows,
+        RunContext,
+        S3Keys,
+        S3Prefix,
+        job,
+        older_than,
+        past,
+    )
     from safedelete.phases.parts import Progress
     from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
@@ -24,6 +35,7 @@ _HOME = {
     "Approval": "safedelete.core.decision",
     "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
+    "Inventory": "safedelete.declare",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
@@ -52,6 +64,7 @@ __all__ = [
     "Approval",
     "Asked",
     "Guard",
+    "Inventory",
     "Item",
     "Job",
     "Progress",

@@ -1,6 +1,7 @@
 """What a user declares in a job file: targets, purges and jobs, each checked the moment it is made."""
 
 from safedelete.core.limits import Guard
+from safedelete.declare.inventory import Inventory
 from safedelete.declare.jobs import Declared, Job, Purge, RunContext, job
 from safedelete.declare.prefix import S3Prefix
 from safedelete.declare.targets import Rows, S3Keys
@@ -9,6 +10,7 @@ from safedelete.declare.time import older_than, past
 __all__ = [
     "Declared",
     "Guard",
+    "Inventory",
     "Job",
     "Purge",
     "Rows",

@@ -24,6 +24,7 @@ from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
+from safedelete.s3.pace import DEFAULT_RATE
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
@@ -52,7 +53,9 @@ def fingerprint(purge: Purge) -> str:
         else:
             targets.append(
                 json.dumps(
-                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode],
+                    # Conditions come last and only where there are any, so that adding a kind changes no older hash.
+                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode]
+                    + ([target.conditions] if target.conditions else []),
                     separators=(",", ":"),
                 )
             )
@@ -211,7 +214,14 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
 
 def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        always_look=target.inventory is not None,
+    )
     prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
     return ObjectPart(PrefixTarget(target, connection, store), (prober,))
 

@@ -1,6 +1,7 @@
 """What a user declares in a job file: targets, purges and jobs, each checked the moment it is made."""
 
 from safedelete.core.limits import Guard
+from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.inventory import Inventory
 from safedelete.declare.jobs import Declared, Job, Purge, RunContext, job
 from safedelete.declare.prefix import S3Prefix
@@ -15,6 +16,7 @@ __all__ = [
     "Purge",
     "Rows",
     "RunContext",
+    "S3Endpoint",
     "S3Keys",
     "S3Prefix",
     "job",

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from safedelete.core.glob import compile_glob
+from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.inventory import Inventory
 from safedelete.declare.targets import Mode, check_bucket, check_mode
 from safedelete.errors import ConfigError
@@ -61,7 +62,7 @@ class S3Prefix:
         whole_bucket: Allow an empty prefix.
         exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
         mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
-        client: A boto3 S3 client instead of the default chain.
+        client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
 
     Raises:
         ConfigError: An empty bucket or prefix, a leading slash by mistake, an age that is not positive, a malformed
@@ -86,7 +87,7 @@ class S3Prefix:
         whole_bucket: bool = False,
         exact_prefix: bool = False,
         mode: Mode | None = None,
-        client: S3Client | None = None,
+        client: S3Client | S3Endpoint | None = None,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Prefix")
         if not isinstance(prefix, str):

@@ -11,6 +11,7 @@ from sqlalchemy import inspect as sa_inspect
 from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
+from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.time import AgeTest, age_tests, misplaced
 from safedelete.errors import ConfigError
 
@@ -37,7 +38,7 @@ class S3Keys:
         size: Column that holds the object's size in bytes (with one key column only), for counting bytes.
         mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
             ``"purge"`` removes every version.
-        client: A boto3 S3 client instead of the default chain.
+        client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
         missing_ok: Accept that most objects are gone before their rows (a lifecycle rule). Without it, a run whose sampled
             objects are mostly absent is stopped: that is what a wrong bucket looks like.
 
@@ -53,7 +54,7 @@ class S3Keys:
         etag: KeyColumn | None = None,
         size: KeyColumn | None = None,
         mode: Mode | None = None,
-        client: S3Client | None = None,
+        client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.locks.lease import LeaseLock
@@ -179,7 +179,7 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
 
     def reach(client: object) -> Connection:
         if id(client) not in connections:
-            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+            connections[id(client)] = _connection(client)
         return connections[id(client)]
 
     parts: list[Part] = []
@@ -189,6 +189,18 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         else:
             parts.append(_row_part(target, database, reach, clock))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def _connection(client: object) -> Connection:
+    if isinstance(client, S3Endpoint):
+        return connect(
+            endpoint_url=client.url,
+            region=client.region,
+            path_style=client.path_style,
+            content_md5=client.content_md5,
+            owner=client.owner,
+        )
+    return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
 def _acquainted(parts: Sequence[Part]) -> list[Part]:

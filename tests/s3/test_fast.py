@@ -122,7 +122,8 @@ def body_of(client: Any, objects: list[dict[str, str]], *, fast: bool) -> bytes:
     return bodies[0]
 
 
-keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
+marked = st.sampled_from("&<>\"'\x7f\x85\u2028 ]é+%/.")
+keys = st.text(marked | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
     lambda k: refusal(k) is None and lane(k) is Lane.BATCH
 )
 CLIENT = connect(endpoint_url="http://127.0.0.1:1", access_key="k", secret_key="s").deleter

@@ -187,6 +187,22 @@ def test_of_a_versioned_inventory_only_current_objects_count(stub: StubS3, kind:
     assert scanned(target(stub)) == ["p/now"]
 
 
+def test_the_order_of_a_report_means_nothing(stub: StubS3) -> None:
+    names = [f"p/{(n * 37 + 50) % 101:03}" for n in range(101)]
+    deliver(stub, as_csv([row(name) for name in names[:60]]), as_csv([row(name) for name in names[60:]]))
+    found = target(stub)
+    plan = planned(found)
+    assert (plan.items, plan.first, plan.last) == (101, "p/000", "p/100")
+    assert list(plan.sample) == sorted(plan.sample)
+    assert sorted(scanned(found)) == sorted(names)
+    assert {
+        ref.etag[0] + ref.etag[-1]
+        for refs in found.scan(NOW, batch=9, portion=None)
+        for ref in refs
+        if ref.etag
+    } == {'""'}
+
+
 def test_of_a_folder_the_newest_finished_report_is_read(stub: StubS3) -> None:
     older = f"{FOLDER}2026-11-01T01-00Z/"
     deliver(stub, as_csv([row("p/older")]), report=older)

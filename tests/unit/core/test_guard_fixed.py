@@ -327,3 +327,19 @@ def test_messages_say_of_what_and_how_much() -> None:
 def test_share_of_a_run_that_counts_twice_is_usual_at_once() -> None:
     history = [*USUAL, ran(plan(30, 100, ageless=110), teaches=2)]
     assert codes(look(plan(31, 100, ageless=150), history)) == []
+
+
+def test_two_runs_are_enough_to_show_that_a_share_is_usual_and_unlearned_ones_are_none() -> None:
+    usual = [ran(plan(i, 100, ageless=160)) for i in range(2)]
+    assert "SD114" not in codes(look(plan(2, 100, ageless=150), usual))
+    assert "SD114" in codes(look(plan(2, 100, ageless=150), [usual[0], replace(usual[1], teaches=0)]))
+
+
+def test_of_two_equal_shares_the_tables_is_told() -> None:
+    assert "of the table" in the(look(plan(30, 100, total=150, ageless=150), USUAL), "SD114").message
+
+
+def test_the_only_row_is_the_whole_table() -> None:
+    found = look(plan(30, 1, total=1), USUAL, Guard(max_fraction=0.4))
+    assert "1 of 1 (100.0%);" in the(found, "SD102").message
+    assert "1 of 1 (100.0% of the table);" in the(found, "SD114").message

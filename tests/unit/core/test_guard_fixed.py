@@ -343,3 +343,15 @@ def test_the_only_row_is_the_whole_table() -> None:
     found = look(plan(30, 1, total=1), USUAL, Guard(max_fraction=0.4))
     assert "1 of 1 (100.0%);" in the(found, "SD102").message
     assert "1 of 1 (100.0% of the table);" in the(found, "SD114").message
+
+
+@pytest.mark.parametrize(
+    ("items", "digest", "expected"), [(100, None, []), (101, None, ["SD104"]), (101, "sealed", [])]
+)
+def test_plan_that_is_not_sealed_yet_is_held_against_what_may_be_sealed(
+    items: int, digest: str | None, expected: list[str]
+) -> None:
+    assert codes(look(plan(30, items, digest=digest), USUAL, max_sealed=100)) == expected
+    both = [target(30, 51), target(30, items - 51, name="lines")]
+    history = [ran(plan(i, targets=[target(i, 51), target(i, 49, name="lines")])) for i in range(30)]
+    assert codes(look(plan(30, digest=digest, targets=both), history, max_sealed=100)) == expected

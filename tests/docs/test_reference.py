@@ -15,6 +15,7 @@ from safedelete.core.findings import FINDINGS
 from safedelete.core.lint import RULES
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import RunState
+from safedelete.deploy.spec import Prometheus, Spec, Systemd
 from safedelete.errors import ExitCode
 from safedelete.metrics.parse import KNOWN
 from safedelete.wiring import Settings
@@ -120,6 +121,15 @@ def test_every_sink_is_documented() -> None:
     table = page("reference/metrics.md").partition("## Sinks")[2].partition("## ")[0]
     rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`([^`]+)`", rows)) == set(KNOWN.replace(" or ", ", ").split(", "))
+
+
+def test_every_key_of_the_settings_is_documented() -> None:
+    keys = set()
+    for name in Spec.model_fields:
+        part = {"systemd": Systemd, "prometheus": Prometheus}.get(name)
+        keys |= {name} if part is None else {f"{name}.{key}" for key in part.model_fields}
+    documented = re.findall(r"^\| `([a-z_.]+)` \|", page("reference/safedelete-toml.md"), flags=re.MULTILINE)
+    assert set(documented) == keys
 
 
 def test_every_code_in_the_source_is_in_a_table_and_every_code_of_the_tables_is_used() -> None:

@@ -10,6 +10,7 @@ from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Lease, Lock
 from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.sink import Silence, Sink, Teller
 from safedelete.ports.stores import (
     Deletion,
     Held,
@@ -45,7 +46,10 @@ __all__ = [
     "RowTransaction",
     "RunChange",
     "RunRecord",
+    "Silence",
+    "Sink",
     "StoredBatch",
+    "Teller",
     "Transaction",
     "Verdict",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -15,7 +15,7 @@ from safedelete.declare.jobs import Job
 from safedelete.errors import ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
-from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord
+from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord, Silence, Teller
 from safedelete.runner.ending import code_of
 from safedelete.runner.report import Report
 
@@ -62,6 +62,7 @@ class FunctionContext:
     owner: str
     binding: Binding
     stop: Stop
+    teller: Teller = field(default_factory=Silence)
 
 
 def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
@@ -81,6 +82,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             ctx.ledger.move(
                 record.run, RunState.CRASHED, change=RunChange(reason="its process died or lost the lock")
             )
+            ctx.teller.crashed(record)
         run = ctx.new_run()
         ctx.ledger.begin(
             RunRecord(
@@ -93,6 +95,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             )
         )
         ctx.ledger.move(run, RunState.RUNNING)
+        ctx.teller.started(run)
         context = Context(lease, ctx.stop, dry_run=False)
         try:
             _call(ctx.job, context)

@@ -10,14 +10,13 @@ from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings
+from safedelete.wiring.setup import init, init_sql
 from safedelete.wiring.verbs import (
     approve,
     cancel,
     check,
     execute,
     history,
-    init,
-    init_sql,
     owner_of,
     plan,
     run,

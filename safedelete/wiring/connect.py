@@ -19,7 +19,7 @@ from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
-from safedelete.ports import Binding, ObjectStore, Prober
+from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
@@ -33,6 +33,7 @@ from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lease import LeaseProber
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import Telling
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -120,6 +121,7 @@ def context_of(
     progress: Progress = quiet,
     clock: SystemClock | None = None,
     manifest: Path | None = None,
+    teller: Teller | None = None,
 ) -> Iterator[PurgeContext]:
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
@@ -162,6 +164,7 @@ def context_of(
             stop=deadline(clock, purge.timeout, purge.grace, asked),
             progress=progress,
             manifest=manifest,
+            teller=teller or Telling(purge, settings, clock),
         )
 
 

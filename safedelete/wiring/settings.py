@@ -22,6 +22,8 @@ class Settings(BaseSettings):
     environment: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     lease_seconds: float = Field(default=60.0, ge=1, le=3600)
     file: str | None = None
+    metrics: str = "log"
+    notify: str = ""
 
     @classmethod
     def read(cls) -> Settings:

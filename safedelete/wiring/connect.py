@@ -17,7 +17,6 @@ from typing import Final
 from safedelete.declare import Declared, Purge, Rows, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
-from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
@@ -31,7 +30,7 @@ from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.lease import LeaseProber
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -128,18 +127,9 @@ def context_of(
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
         host, pid = socket.gethostname(), os.getpid()
-        has_rows = any(isinstance(target, Rows) for target in purge.targets)
-        beside = database if has_rows else None
-        lock = LeaseLock(
-            beside.engine if beside else ledger.engine,
-            beside.identity if beside else ledger.database,
-            clock=clock,
-            seconds=settings.lease_seconds,
-            host=host,
-            pid=pid,
-        )
-        # The lease protects the whole purge, so its table is proven once, with the first target.
-        parts[0] = replace(parts[0], probers=(*parts[0].probers, LeaseProber(lock)))
+        lock, probers = lock_of(purge, database, ledger, settings, clock)
+        # The lock protects the whole purge, so it is proven once, with the first target.
+        parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
         yield PurgeContext(
             job=purge.name,
             fingerprint=fingerprint(purge),

@@ -24,7 +24,6 @@ from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError
 from safedelete.ledger.setup import create, ddl, initialise
 from safedelete.ledger.store import SqlLedger
 from safedelete.ledger.tables import metadata as ledger_tables
-from safedelete.locks.lease import LeaseLock
 from safedelete.locks.lease import metadata as lease_tables
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
@@ -41,6 +40,7 @@ from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
 from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 
 log = structlog.get_logger("safedelete.run")
@@ -115,9 +115,7 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
     host, pid = socket.gethostname(), os.getpid()
     with opened(settings, job) as (database, ledger):
-        lock = LeaseLock(
-            ledger.engine, ledger.database, clock=clock, seconds=settings.lease_seconds, host=host, pid=pid
-        )
+        lock, _ = lock_of(job, database, ledger, settings, clock)
         return run_function(
             FunctionContext(
                 job=job,

@@ -13,7 +13,7 @@ PYTEST ?= pytest
 PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test crash lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash soak lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 
 crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
 	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
+
+soak: $(VENV)/.with-test ## race two processes for every lock 200 times; make test does it 20 times
+	SAFEDELETE_SOAK=200 $(BIN)/python -m pytest tests/locks/test_race.py
 
 lint: $(VENV)/.with-dev ## check style and formatting
 	$(BIN)/ruff check .

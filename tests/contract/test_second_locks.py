@@ -42,7 +42,7 @@ class Second:
     """
 
     lock: SecondLock
-    end: Callable[[], None]
+    end: Callable[[], object]
     hold: Callable[[], None]
     names_holder: bool = True
 
@@ -85,7 +85,7 @@ def in_redis(url: str) -> Iterator[Second]:
             host=HOST,
             pid=PID,
         )
-        yield Second(lock, lambda: None if client.flushdb() else None, wire.hold)
+        yield Second(lock, client.flushdb, wire.hold)
     client.flushdb()
     client.close()
 

@@ -7,9 +7,11 @@ only calls them.
 import structlog
 
 from safedelete.runner.context import APPROVAL_WINDOW
+from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings
+from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
     approve,
     cancel,
@@ -35,12 +37,14 @@ __all__ = [
     "cancel_statements",
     "check",
     "execute",
+    "followed",
     "history",
     "init",
     "init_sql",
     "lint_jobs",
     "owner_of",
     "plan",
+    "record_unfinished",
     "run",
     "show",
     "shown",

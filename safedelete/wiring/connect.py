@@ -26,12 +26,14 @@ from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
+from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.unfinished import working
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -40,6 +42,11 @@ def new_run(clock: SystemClock) -> str:
     """Return a run id: 26 letters and digits that sort by time (a ULID)."""
     number = int(clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def owner_here() -> str:
+    """Return a name for this process that no other has, nor this one for its next run."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def fingerprint(purge: Purge) -> str:
@@ -74,9 +81,13 @@ _open: Final[set[Database]] = set()
 
 
 def cancel_statements() -> None:
-    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises."""
+    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises.
+
+    A job's own engines are reached as well, while :func:`safedelete.sql.inflight.followed` follows them.
+    """
     for database in list(_open):
         database.cancel()
+    inflight.cancel()
 
 
 @contextmanager
@@ -126,11 +137,10 @@ def context_of(
     with opened(settings, purge) as (database, ledger):
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
-        host, pid = socket.gethostname(), os.getpid()
         lock, probers = lock_of(purge, database, ledger, settings, clock)
         # The lock protects the whole purge, so it is proven once, with the first target.
         parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
-        yield PurgeContext(
+        context = PurgeContext(
             job=purge.name,
             fingerprint=fingerprint(purge),
             guard=purge.guard,
@@ -146,13 +156,15 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner_here(),
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
             stop=deadline(clock, purge.timeout, purge.grace, asked),
             progress=progress,
             manifest=manifest,
         )
+        with working(purge.name, context.setting.owner, ledger, clock):
+            yield context
 
 
 def _where(database: Database) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,10 +37,11 @@ from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
+from safedelete.wiring.connect import buckets_of, context_of, new_run, opened, owner_here
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.unfinished import working
 
 log = structlog.get_logger("safedelete.run")
 
@@ -113,8 +113,8 @@ def run(
 
 def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
-    host, pid = socket.gethostname(), os.getpid()
-    with opened(settings, job) as (database, ledger):
+    owner = owner_here()
+    with opened(settings, job) as (database, ledger), working(job.name, owner, ledger, clock):
         lock, _ = lock_of(job, database, ledger, settings, clock)
         return run_function(
             FunctionContext(
@@ -123,7 +123,7 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
                 lock=lock,
                 clock=clock,
                 new_run=lambda: new_run(clock),
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
                 stop=deadline(clock, job.timeout, job.grace, asked),
             ),

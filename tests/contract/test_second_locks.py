@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 import sqlalchemy as sa
 
 from safedelete.errors import ConfigError, LockHeldError, LockLostError, StoreError
+from safedelete.ledger.setup import create
 from safedelete.locks.advisory import AdvisoryLock
 from safedelete.locks.both import LeaseAnd
+from safedelete.locks.lease import LeaseLock, metadata
 from safedelete.locks.redis import RedisLock
-from safedelete.ports import SecondLock
+from safedelete.ports import Lock, SecondLock
 from safedelete.sql.engine import Database
 from safedelete.testing.servers import Redis
 from safedelete.wiring.settings import SystemClock
@@ -271,6 +275,45 @@ class TestLeaseAndRedis(LockContract):
                 leases.lock.acquire("purge", owner="one")
             outside.release()
             leases.lock.acquire("purge", owner="two").release()
+
+
+# --- a host whose clock is wrong ---
+
+
+class JumpingClock(SystemClock):
+    """The host's clock, set back by an administrator."""
+
+    back = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() - self.back
+
+
+@pytest.mark.parametrize("kind", ["lease", "advisory", "redis"])
+def test_a_host_clock_that_jumps_back_an_hour_neither_ends_a_lock_nor_keeps_it(
+    kind: str, pg_database: str, redis_server: Redis | GivenRedis
+) -> None:
+    database, clock = Database(pg_database), JumpingClock()
+    create(database.engine, metadata)
+    common: dict[str, Any] = {"clock": clock, "seconds": SECONDS, "host": HOST, "pid": PID}
+    lock: Lock | SecondLock = {
+        "lease": lambda: LeaseLock(database.engine, "main", **common),
+        "advisory": lambda: AdvisoryLock(database.engine, **common),
+        "redis": lambda: RedisLock(redis_server.url, prefix="test", ledger="main", **common),
+    }[kind]()
+    held = lock.acquire("purge", owner="one")
+    clock.back = timedelta(hours=1)
+    time.sleep(SECONDS * 1.5)
+    held.gate()
+    held.fence()
+    with pytest.raises(LockHeldError):
+        lock.acquire("purge", owner="two")
+    held.release()
+    again = lock.acquire("purge", owner="two")
+    clock.back = timedelta(hours=-1)
+    again.fence()
+    again.release()
+    database.dispose()
 
 
 # --- what cannot work is refused, with the reason ---

@@ -9,7 +9,7 @@ import structlog
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
@@ -30,6 +30,8 @@ from safedelete.wiring.verbs import (
 
 __all__ = [
     "APPROVAL_WINDOW",
+    "Deployment",
+    "PlatformName",
     "Settings",
     "approve",
     "buckets_of",

@@ -38,7 +38,7 @@ from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened, owner_here
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.lint import Deployment, lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 from safedelete.wiring.unfinished import working
@@ -137,8 +137,12 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
         return runner.execute_sealed(ctx, run)
 
 
-def check(purge: Purge) -> Report:
+def check(purge: Purge, *, deployment: Deployment | None = None) -> Report:
     """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+
+    Args:
+        purge: The purge.
+        deployment: Where it will run, for the rules about platforms.
 
     Returns:
         The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
@@ -146,7 +150,7 @@ def check(purge: Purge) -> Report:
     """
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
-        lint = lint_jobs([purge])
+        lint = lint_jobs([purge], deployment)
         broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))

@@ -44,8 +44,8 @@ def new_run(clock: SystemClock) -> str:
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-def owner_here() -> str:
-    """Return a name for this process that no other has, nor this one for its next run."""
+def new_owner() -> str:
+    """Return a name for one run's process: host, process id, and what tells two runs of one process apart."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
@@ -156,7 +156,7 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=owner_here(),
+                owner=new_owner(),
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
             stop=deadline(clock, purge.timeout, purge.grace, asked),

@@ -37,7 +37,7 @@ from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import buckets_of, context_of, new_run, opened, owner_here
+from safedelete.wiring.connect import buckets_of, context_of, new_owner, new_run, opened
 from safedelete.wiring.lint import Deployment, lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -113,7 +113,7 @@ def run(
 
 def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
-    owner = owner_here()
+    owner = new_owner()
     with opened(settings, job) as (database, ledger), working(job.name, owner, ledger, clock):
         lock, _ = lock_of(job, database, ledger, settings, clock)
         return run_function(

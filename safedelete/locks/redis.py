@@ -65,6 +65,7 @@ class RedisLock:
         self._seconds = seconds
         self._host = host
         self._pid = pid
+        self._warned = False
 
     def key(self, job: str) -> str:
         """Return the name of a job's key."""
@@ -91,7 +92,9 @@ class RedisLock:
             found = keeper.take()
             if found is not None:
                 raise self._held(job, found)
-            _warn_of_eviction(client, job)
+            if not self._warned:
+                self._warned = True
+                _warn_of_eviction(client, job)
         except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
             keeper.give_back()
             raise ConfigError(

@@ -31,6 +31,9 @@ class Teller(Protocol):
     def crashed(self, record: RunRecord) -> None:
         """Tell of an earlier run whose process died."""
 
+    def cut_off(self, why: str) -> None:
+        """Tell that this run's process is about to be ended by force."""
+
 
 class Silence:
     """Tells nobody."""
@@ -39,4 +42,7 @@ class Silence:
         """Do nothing."""
 
     def crashed(self, record: RunRecord) -> None:
+        """Do nothing."""
+
+    def cut_off(self, why: str) -> None:
         """Do nothing."""

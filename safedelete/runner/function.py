@@ -101,8 +101,11 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             _call(ctx.job, context)
             lease.fence()
         except BaseException as error:
-            _failed(ctx, run, context, error)
-            raise
+            ended = _stopped(ctx.stop, error)
+            _failed(ctx, run, context, ended)
+            if ended is error:
+                raise
+            raise ended from error
         state = RunState.SUCCEEDED if context.tally.clean else RunState.FAILED
         code, message = _verdict(context)
         ctx.ledger.move(
@@ -153,6 +156,16 @@ def _call(job: Job, context: Context) -> None:
     result = job.function(context)
     if inspect.iscoroutine(result):
         asyncio.run(result)
+
+
+def _stopped(stop: Stop, error: BaseException) -> BaseException:
+    """Return what ended a function: a statement that the watchdog cancelled looks like a database that failed."""
+    if isinstance(error, Exception) and not isinstance(error, SafeDeleteError):
+        try:
+            stop.between()
+        except IncompleteError as why:
+            return why
+    return error
 
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:

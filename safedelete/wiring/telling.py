@@ -59,6 +59,11 @@ class Telling:
         """Tell of an earlier run whose process died."""
         send(self._sinks, crashed(record, self._start.environment, self._clock.now()), self._clock)
 
+    def cut_off(self, why: str) -> None:
+        """Tell that this run's process is about to be ended by force."""
+        event = ended(self._start, ExitCode.INCOMPLETE, self._now(), why, None, file=self._file)
+        send(self._sinks, event, self._clock)
+
     @contextmanager
     def remembering(self, ledger: LedgerReader) -> Iterator[None]:
         """Look at the run's record on the way out, while the ledger can still be read."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from safedelete.core.plan import Plan
 from safedelete.declare import Declared, Job, Purge
 from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError, SafeDeleteError, StoreError
 from safedelete.ledger.store import SqlLedger
-from safedelete.locks.lease import LeaseLock
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
 from safedelete.phases.preflight import first_objects, prove
@@ -34,10 +32,12 @@ from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import context_of, new_run, opened
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.connect import context_of, new_owner, new_run, opened
+from safedelete.wiring.lint import Deployment, lint_jobs
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 from safedelete.wiring.telling import Telling, told
+from safedelete.wiring.unfinished import working
 
 log = structlog.get_logger("safedelete.run")
 
@@ -126,11 +126,13 @@ def _dry_run(job: Declared, telling: Telling, *, asked: Asked, progress: Progres
 
 def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
-    host, pid = socket.gethostname(), os.getpid()
-    with opened(settings, job) as (database, ledger), telling.remembering(ledger):
-        lock = LeaseLock(
-            ledger.engine, ledger.database, clock=clock, seconds=settings.lease_seconds, host=host, pid=pid
-        )
+    owner = new_owner()
+    with (
+        opened(settings, job) as (database, ledger),
+        working(job.name, owner, ledger, clock, telling),
+        telling.remembering(ledger),
+    ):
+        lock, _ = lock_of(job, database, ledger, settings, clock)
         return run_function(
             FunctionContext(
                 job=job,
@@ -138,7 +140,7 @@ def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) ->
                 lock=lock,
                 clock=clock,
                 new_run=lambda: new_run(clock),
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
                 stop=deadline(clock, job.timeout, job.grace, asked),
                 teller=telling,
@@ -159,8 +161,12 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
     return reports[0]
 
 
-def check(purge: Purge) -> Report:
+def check(purge: Purge, *, deployment: Deployment | None = None) -> Report:
     """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+
+    Args:
+        purge: The purge.
+        deployment: Where it will run, for the rules about platforms.
 
     Returns:
         The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
@@ -168,7 +174,7 @@ def check(purge: Purge) -> Report:
     """
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
-        lint = lint_jobs([purge])
+        lint = lint_jobs([purge], deployment)
         broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))

@@ -250,3 +250,16 @@ def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:
     assert [line.get("state") for line in lines] == [None, "succeeded"]
     assert lines[1]["ItemsDeleted"] == 3
     assert sys.stdout is not None
+
+
+def test_a_run_that_is_ended_by_force_is_told_of_first(world: World, listener: Listener) -> None:
+    source = JOB.replace("BODY", "time.sleep(600)").replace(
+        "timeout=timedelta(minutes=5)", "timeout=timedelta(seconds=1)"
+    )
+    source = source.replace("grace=timedelta(seconds=5)", "grace=timedelta(seconds=4)")
+    jobs = world.jobs(source=source)
+    world.cli("init", jobs, expect=0)
+    process = world.start("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c")
+    assert ended(process).code == 4
+    assert pinged(listener) == ["/c/start", "/c/4"]
+    assert b"did not end within its grace period" in listener.sent[1].body

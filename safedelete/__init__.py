@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
-    from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.declare import (
+        Job,
+        Purge,
+        Rows,
+        RunContext,
+        S3Keys,
+        S3Orphans,
+        S3Prefix,
+        job,
+        older_than,
+        past,
+    )
     from safedelete.phases.parts import Progress
     from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
@@ -30,6 +41,7 @@ _HOME = {
     "Rows": "safedelete.declare",
     "RunContext": "safedelete.declare",
     "S3Keys": "safedelete.declare",
+    "S3Orphans": "safedelete.declare",
     "S3Prefix": "safedelete.declare",
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
@@ -61,6 +73,7 @@ __all__ = [
     "RunContext",
     "RunRecord",
     "S3Keys",
+    "S3Orphans",
     "S3Prefix",
     "approve",
     "cancel",

@@ -2,6 +2,7 @@
 
 from safedelete.core.limits import Guard
 from safedelete.declare.jobs import Declared, Job, Purge, RunContext, job
+from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.targets import Rows, S3Keys, S3Prefix
 from safedelete.declare.time import older_than, past
 
@@ -13,6 +14,7 @@ __all__ = [
     "Rows",
     "RunContext",
     "S3Keys",
+    "S3Orphans",
     "S3Prefix",
     "job",
     "older_than",

@@ -206,30 +206,15 @@ class S3Prefix:
         client: S3Client | None = None,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Prefix")
-        if not isinstance(prefix, str):
-            raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
-        if prefix.startswith("/") and not exact_prefix:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}): a key seldom starts with '/'; a leading slash matches nothing else.",
-                hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
-            )
-        if not prefix and not whole_bucket:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, ''): an empty prefix means every object of the bucket.",
-                hint="Name a prefix, or say whole_bucket=True if you mean it.",
-            )
-        if prefix and whole_bucket:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}): whole_bucket=True goes with an empty prefix only.",
-                hint="Leave whole_bucket out to delete below the prefix.",
-            )
+        self.prefix = check_prefix(
+            bucket, prefix, "S3Prefix", whole_bucket=whole_bucket, exact_prefix=exact_prefix
+        )
         if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
             raise ConfigError(
                 f"S3Prefix({bucket!r}, {prefix!r}, older_than={older_than!r}): must be a positive timedelta.",
                 hint="For example older_than=timedelta(days=7).",
             )
         self.exact_prefix = exact_prefix
-        self.prefix = prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
         self.older_than = older_than
         self.mode = check_mode(mode, "S3Prefix")
         self.client = client
@@ -238,9 +223,6 @@ class S3Prefix:
     def name(self) -> str:
         """``s3://bucket/prefix``."""
         return f"s3://{self.bucket}/{self.prefix}"
-
-
-Target: TypeAlias = Rows | S3Prefix
 
 
 def check_bucket(bucket: object, where: str) -> str:
@@ -253,6 +235,29 @@ def check_bucket(bucket: object, where: str) -> str:
             hint="Give the bucket's name alone, without s3:// and without a key.",
         )
     return bucket
+
+
+def check_prefix(bucket: str, prefix: object, where: str, *, whole_bucket: bool, exact_prefix: bool) -> str:
+    """Return a key prefix as leading characters, or say what is wrong with it."""
+    named = f"{where}({bucket!r}, {prefix!r})"
+    if not isinstance(prefix, str):
+        raise ConfigError(f"{named}: the prefix must be text.")
+    if prefix.startswith("/") and not exact_prefix:
+        raise ConfigError(
+            f"{named}: a key seldom starts with '/'; a leading slash matches nothing else.",
+            hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
+        )
+    if not prefix and not whole_bucket:
+        raise ConfigError(
+            f"{named}: an empty prefix means every object of the bucket.",
+            hint="Name a prefix, or say whole_bucket=True if you mean it.",
+        )
+    if prefix and whole_bucket:
+        raise ConfigError(
+            f"{named}: whole_bucket=True goes with an empty prefix only.",
+            hint="Leave whole_bucket out to take what is below the prefix.",
+        )
+    return prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
 
 
 def check_mode(mode: object, where: str) -> Mode | None:

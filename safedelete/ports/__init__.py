@@ -10,6 +10,7 @@ from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Lease, Lock
 from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.references import References, Values
 from safedelete.ports.stores import (
     Deletion,
     Held,
@@ -40,6 +41,7 @@ __all__ = [
     "Presence",
     "Prober",
     "Proof",
+    "References",
     "RowReader",
     "RowTarget",
     "RowTransaction",
@@ -47,5 +49,6 @@ __all__ = [
     "RunRecord",
     "StoredBatch",
     "Transaction",
+    "Values",
     "Verdict",
 ]

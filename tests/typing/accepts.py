@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Column, DateTime, MetaData, Table, create_eng
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+from safedelete import Guard, Job, Purge, Rows, RunContext, S3Keys, S3Orphans, S3Prefix, job, older_than, past
 from safedelete.core.decision import Approved, Decision, Refused
 
 
@@ -59,6 +59,20 @@ scratch = Purge(
     "scratch-objects",
     S3Prefix("acme-scratch", "tmp/", older_than=timedelta(days=7)),
     schedule="15 4 * * *",
+    timeout=timedelta(hours=1),
+)
+orphans = Purge(
+    "orphaned-uploads",
+    S3Orphans(
+        "acme",
+        "u/",
+        referenced_by=[Upload.s3_key, func.concat("thumbs/", Upload.s3_key)],
+        older_than=timedelta(days=7),
+    ),
+    S3Orphans(
+        "acme", "", referenced_by=Upload.s3_key, older_than=timedelta(days=7), whole_bucket=True, mode="purge"
+    ),
+    schedule="rate(1 day)",
     timeout=timedelta(hours=1),
 )
 several = Purge(

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+from safedelete import Guard, Purge, Rows, RunContext, S3Keys, S3Orphans, S3Prefix, job, older_than, past
 from safedelete.core.decision import Approved, Decision, Refused
 from safedelete.core.plan import Plan
 from safedelete.ports import ObjectReader, RowReader
@@ -65,6 +65,10 @@ S3Prefix("acme", "tmp/")  # type: ignore[call-arg]
 S3Prefix("acme", older_than=HOUR)  # type: ignore[call-arg]
 S3Prefix("acme", "tmp/", older_than=7)  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", older_than=HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key])  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=["s3_key"], older_than=HOUR)  # type: ignore[list-item]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key], older_than=7)  # type: ignore[arg-type]
 
 
 # jobs

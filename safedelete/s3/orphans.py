@@ -114,7 +114,12 @@ class OrphanTarget(PrefixTarget):
             "the moment between the two is reported as dangling"
         )
         return replace(
-            plan, total=seen.listed_refs, objections=self._objections(), notes=(*plan.notes, *notes)
+            plan,
+            total=seen.listed_refs,
+            # Most orphans are old ones: their share of all orphans says nothing about the age.
+            ageless=None,
+            objections=self._objections(),
+            notes=(*plan.notes, *notes),
         )
 
     def _objections(self) -> tuple[str, ...]:

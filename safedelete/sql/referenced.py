@@ -223,12 +223,9 @@ class SqlReferences:
         """Return those objects that a row names now, byte for byte. Reads only."""
         wanted = sorted({ref.key for ref in refs if ref.bucket == self._bucket})
         found: set[str] = set()
-        with self.database.connected() as connection:
+        with translated("asking what rows name"), self.database.reading() as connection:
             for column in self.columns:
-                with (
-                    translated(f"asking which objects {column.name} names"),
-                    self.database.reading(connection),
-                ):
+                with translated(f"asking which objects {column.name} names"):
                     charset = column.charset(connection)
                     for start in range(0, len(wanted), CHUNK):
                         for some in column.equals(wanted[start : start + CHUNK], charset):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
     from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, reconcile, run, show
 
 _HOME = {
     "Approval": "safedelete.core.decision",
@@ -56,6 +56,7 @@ _HOME = {
     "history": "safedelete.wiring",
     "init": "safedelete.wiring",
     "plan": "safedelete.wiring",
+    "reconcile": "safedelete.wiring",
     "run": "safedelete.wiring",
     "show": "safedelete.wiring",
 }
@@ -85,6 +86,7 @@ __all__ = [
     "older_than",
     "past",
     "plan",
+    "reconcile",
     "run",
     "show",
 ]

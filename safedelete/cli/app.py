@@ -24,6 +24,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.reconcile import reconcile
 from safedelete.errors import ConfigError, RefusedError
 
 app = typer.Typer(
@@ -357,3 +358,6 @@ def show(
         typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
+
+
+app.command()(reconcile)

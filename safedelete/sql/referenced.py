@@ -8,7 +8,7 @@ too much; what it finds is compared byte for byte here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -146,6 +146,13 @@ class Column:
         return kind.not_in(["text", "null"])
 
 
+class Edges(NamedTuple):
+    """A column's first and last key in byte order; None where it has none."""
+
+    name: str
+    edges: tuple[str, str] | None
+
+
 class SqlReferences:
     """The keys under one prefix that some columns hold. Implements ``ports.References``. Reads only.
 
@@ -234,17 +241,22 @@ class SqlReferences:
                             found.update(column.read(value) for value in rows.scalars())
         return [ref for ref in refs if ref.bucket == self._bucket and ref.key in found]
 
-    def edges(self, column: Column) -> tuple[str, str] | None:
-        """Return a column's first and last key in byte order; None where it has none. Reads only."""
-        low, high = func.min(column.bytes), func.max(column.bytes)
-        statement = select(low, high).where(column.text.is_not(None), column.text != "")
-        with (
-            self.database.connected() as connection,
-            translated(f"looking for the first and last key of {column.name}"),
-            self.database.reading(connection),
-        ):
-            first, last = connection.execute(statement).one()
-        return None if first is None else (column.read(first), column.read(last))
+    def edges(self) -> Sequence[Edges]:
+        """Return each column's first and last key in byte order. Reads only."""
+        found: list[Edges] = []
+        for column in self.columns:
+            statement = select(func.min(column.bytes), func.max(column.bytes)).where(
+                column.text.is_not(None), column.text != ""
+            )
+            with (
+                translated(f"looking for the first and last key of {column.name}"),
+                self.database.reading() as connection,
+            ):
+                first, last = connection.execute(statement).one()
+            found.append(
+                Edges(column.name, None if first is None else (column.read(first), column.read(last)))
+            )
+        return found
 
     def _stream(self, column: Column) -> Iterator[str]:
         page = select(column.bytes).where(column.under(self._prefix)).order_by(column.bytes).limit(self._page)

@@ -9,6 +9,7 @@ import structlog
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.verbs import (
     approve,
@@ -41,6 +42,7 @@ __all__ = [
     "lint_jobs",
     "owner_of",
     "plan",
+    "reconcile",
     "run",
     "show",
     "shown",

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from safedelete.testing.servers import StubS3
 from safedelete.testing.servers.faults import refusing
-from tests.e2e.world import World, before_execute, metadata, uploads
+from tests.e2e.world import ROOT, World, before_execute, metadata, uploads
 
 JOBS = """
 from datetime import timedelta
@@ -238,6 +238,23 @@ def test_keys_without_a_common_folder_want_a_prefix(world: World) -> None:
     (whole,) = places(world, "--prefix", "", expect=1)
     assert (whole["place"], whole["listed"]) == ("s3://acme/", 31)
     world.cli("reconcile", jobs, "--prefix", "/up", expect=2)
+
+
+def test_the_example_fails_when_a_row_has_lost_its_object(world: World, store: StubS3) -> None:
+    example = ROOT / "examples" / "reconcile.py"
+    old = datetime.now(UTC) - timedelta(days=30)
+    world.sql("DELETE FROM uploads")
+    for number in range(40):
+        store.put("acme-uploads", f"u/{number:02}", b"x", modified=old)
+    name(world, *(f"u/{number:02}" for number in range(1, 40)))
+    world.cli("init", example, expect=0)
+    world.cli("run", example, "reconcile-uploads", expect=0)
+    name(world, "u/lost")
+    assert world.cli("run", example, "reconcile-uploads").code == 7
+    # One of forty is an orphan; that it is the first run is for a person to accept.
+    refused = world.cli("run", example, "orphaned-uploads", "--json")
+    assert refused.code in (0, 3)
+    assert refused.document["plan"]["targets"][0]["items"] == 1
 
 
 def test_reconcile_on_real_stores(world_: World, monkeypatch: pytest.MonkeyPatch) -> None:

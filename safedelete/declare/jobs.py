@@ -15,7 +15,8 @@ from sqlalchemy.exc import ArgumentError
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.orphans import S3Orphans
-from safedelete.declare.targets import Rows, S3Prefix
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")

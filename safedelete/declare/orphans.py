@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, select, types
 
+from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.targets import KeyColumn, Mode, check_bucket, check_mode, check_prefix
 from safedelete.errors import ConfigError
 
@@ -38,7 +39,7 @@ class S3Orphans:
         whole_bucket: Allow an empty prefix.
         exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
         mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
-        client: A boto3 S3 client instead of the default chain.
+        client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
         missing_ok: Accept that rows name mostly objects which are not there. Without it such a plan is refused: that is
             what a wrong bucket, or keys that are stored in another form, look like.
 
@@ -59,7 +60,7 @@ class S3Orphans:
         whole_bucket: bool = False,
         exact_prefix: bool = False,
         mode: Mode | None = None,
-        client: S3Client | None = None,
+        client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Orphans")

@@ -15,12 +15,15 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.orphans import HALF, Listed, Verdict, compare
 from safedelete.core.plan import TargetPlan
 from safedelete.declare.orphans import S3Orphans
-from safedelete.declare.targets import Mode, S3Prefix
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.ports import References, Values
 from safedelete.s3.client import Connection
+from safedelete.s3.listing import Listed as ListedObject
+from safedelete.s3.listing import list_objects
 from safedelete.s3.store import S3ObjectStore
-from safedelete.s3.target import Found, PrefixTarget
+from safedelete.s3.target import Pages, PrefixTarget
 
 
 class OrphanTarget(PrefixTarget):
@@ -83,13 +86,22 @@ class OrphanTarget(PrefixTarget):
                 hint="Plan again; the plan says what is to be repaired.",
             )
 
-    def _list(self, mode: Mode | None) -> Iterator[Found]:
+    def _listed(self, as_of: datetime, since: datetime | None) -> Iterator[tuple[int, list[ListedObject]]]:
+        # Not by ranges at a time: the comparison needs the order of one listing.
+        del as_of, since
+        for page in list_objects(
+            self._connection.reader, self._orphans.bucket, self._orphans.prefix, page_size=self._page_size
+        ):
+            yield 0, page
+
+    def _pages(self, mode: Mode | None, as_of: datetime, since: datetime | None) -> Pages:
         seen = self._seen = Seen(self._references.values())
-        listed = (Listed(found.refs[0].key, found) for found in super()._list(mode))
+        pages = super()._pages(mode, as_of, since)
+        listed = (Listed(found.refs[0].key, found) for _, page in pages for found in page)
         for verdict, _, found in compare(listed, self._references.streams()):
             seen.add(verdict, 0 if found is None else len(found.refs))
             if found is not None and verdict is Verdict.UNNAMED:
-                yield found
+                yield 0, [found]
 
     def _statement(self, as_of: datetime) -> str:
         return f"{super()._statement(as_of)} that no row names".replace(self.name, self._place, 1)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from safedelete.declare import Declared, Purge, Rows, S3Orphans, S3Prefix
+from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Orphans, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.locks.lease import LeaseLock
@@ -25,6 +25,7 @@ from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.orphans import OrphanTarget
+from safedelete.s3.pace import DEFAULT_RATE
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
@@ -57,7 +58,9 @@ def fingerprint(purge: Purge) -> str:
         else:
             targets.append(
                 json.dumps(
-                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode],
+                    # Conditions come last and only where there are any, so that adding a kind changes no older hash.
+                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode]
+                    + ([target.conditions] if target.conditions else []),
                     separators=(",", ":"),
                 )
             )
@@ -181,7 +184,7 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
 
     def reach(client: object) -> Connection:
         if id(client) not in connections:
-            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+            connections[id(client)] = connection_to(client)
         return connections[id(client)]
 
     parts: list[Part] = []
@@ -193,6 +196,19 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         else:
             parts.append(_row_part(target, database, reach, clock))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def connection_to(client: object) -> Connection:
+    """Connect as a target declares it: by a client, by an endpoint, or by the default chain."""
+    if isinstance(client, S3Endpoint):
+        return connect(
+            endpoint_url=client.url,
+            region=client.region,
+            path_style=client.path_style,
+            content_md5=client.content_md5,
+            owner=client.owner,
+        )
+    return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
 def _acquainted(parts: Sequence[Part]) -> list[Part]:
@@ -218,7 +234,14 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
 
 def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        always_look=target.inventory is not None,
+    )
     prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
     return ObjectPart(PrefixTarget(target, connection, store), (prober,))
 

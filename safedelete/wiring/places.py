@@ -18,13 +18,13 @@ from safedelete.errors import ConfigError
 from safedelete.phases import reconcile as phase
 from safedelete.phases.parts import Progress, quiet
 from safedelete.phases.reconcile import Place, Reconciled, Seen
-from safedelete.s3.client import Connection, connect
+from safedelete.s3.client import Connection
 from safedelete.s3.keys import parent
 from safedelete.s3.listing import instant, list_objects
 from safedelete.s3.store import S3ObjectStore
 from safedelete.sql.engine import Database
 from safedelete.sql.referenced import SqlReferences
-from safedelete.wiring.connect import opened
+from safedelete.wiring.connect import connection_to, opened
 from safedelete.wiring.settings import Settings, SystemClock
 
 Columns = tuple[ColumnElement[Any], ...]
@@ -173,7 +173,7 @@ def _reacher() -> Callable[[object], Connection]:
 
     def reach(client: object) -> Connection:
         if id(client) not in connections:
-            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+            connections[id(client)] = connection_to(client)
         return connections[id(client)]
 
     return reach

@@ -236,8 +236,8 @@ class SqlReferences:
                     charset = column.charset(connection)
                     for start in range(0, len(wanted), CHUNK):
                         for some in column.equals(wanted[start : start + CHUNK], charset):
-                            # Not distinct: that would leave one spelling of several that a collation takes for one.
-                            rows = connection.execute(select(column.bytes).where(some))
+                            # Distinct as bytes: as texts, one spelling would be left of those that a collation takes for one.
+                            rows = connection.execute(select(column.bytes).where(some).distinct())
                             found.update(column.read(value) for value in rows.scalars())
         return [ref for ref in refs if ref.bucket == self._bucket and ref.key in found]
 

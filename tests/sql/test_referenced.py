@@ -54,10 +54,13 @@ ODD = [
 OUTSIDE = ["u", "t/1", "u0", "U/a", "v/x"]
 
 
-@pytest.fixture(params=["pg", "sqlite", "maria"])
+@pytest.fixture(params=["pg", "sqlite", "maria", "maria utf8mb4_general_ci", "maria utf8mb4_unicode_ci"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn; nothing is deleted here, so RETURNING does not matter."""
-    found: Server = request.getfixturevalue(request.param)
+    """Each server in turn, MariaDB also with the collations that applications have; nothing is deleted here."""
+    name, *collation = request.param.split()
+    found: Server = request.getfixturevalue(name)
+    if collation:
+        found.sql(f"ALTER DATABASE {found.url.database} CHARACTER SET utf8mb4 COLLATE {collation[0]}")
     return found
 
 

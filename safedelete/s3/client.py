@@ -26,6 +26,7 @@ from botocore.parsers import ResponseParserError
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
 from safedelete.s3.codes import store_error
+from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ def _own(
             hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_REGION and AWS_PROFILE.",
         ) from error
     install_fast_list(reader)
+    install_fast_delete(deleter)
     return Connection(reader, deleter, reader.meta.endpoint_url, reader.meta.region_name or "", plain)
 
 

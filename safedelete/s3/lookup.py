@@ -105,16 +105,17 @@ class Lookup:
             return list(pool.map(ask, items))
 
     def _along(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
-        """Read the listing on from the first key. What it names is there; what it does not name stays open."""
+        """Read the listing on from before the first key. What it names is there; what it does not name stays open."""
         wanted = set(keys)
         seen: dict[str, Sight] = {}
         folder = _common_folder(keys)
-        pages = list_objects(self._client, bucket, folder, start_after=keys[0])
+        # From just before the first key, which the listing then names as well.
+        pages = list_objects(self._client, bucket, folder, start_after=keys[0][:-1] or None)
         try:
             for _, page in zip(range(len(keys) // 1000 + 2), pages, strict=False):
                 found = {item.key: _sight(item) for item in page if item.key in wanted}
                 seen |= found
-                if len(found) < WORTH_A_PAGE or len(seen) >= len(wanted) - 1:
+                if len(found) < WORTH_A_PAGE or len(seen) == len(wanted):
                     break
         except StoreError:
             # Not allowed to list, or a broken listing: each key is asked for, and answers for itself.

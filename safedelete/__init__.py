@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         RunContext,
         S3Endpoint,
         S3Keys,
+        S3Orphans,
         S3Prefix,
         job,
         older_than,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
     from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, reconcile, run, show
 
 _HOME = {
     "Approval": "safedelete.core.decision",
@@ -44,6 +45,7 @@ _HOME = {
     "RunContext": "safedelete.declare",
     "S3Endpoint": "safedelete.declare",
     "S3Keys": "safedelete.declare",
+    "S3Orphans": "safedelete.declare",
     "S3Prefix": "safedelete.declare",
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
@@ -58,6 +60,7 @@ _HOME = {
     "history": "safedelete.wiring",
     "init": "safedelete.wiring",
     "plan": "safedelete.wiring",
+    "reconcile": "safedelete.wiring",
     "run": "safedelete.wiring",
     "show": "safedelete.wiring",
 }
@@ -77,6 +80,7 @@ __all__ = [
     "RunRecord",
     "S3Endpoint",
     "S3Keys",
+    "S3Orphans",
     "S3Prefix",
     "approve",
     "cancel",
@@ -88,6 +92,7 @@ __all__ = [
     "older_than",
     "past",
     "plan",
+    "reconcile",
     "run",
     "show",
 ]

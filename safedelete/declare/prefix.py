@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from safedelete.core.glob import compile_glob
 from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.inventory import Inventory
-from safedelete.declare.targets import Mode, check_bucket, check_mode
+from safedelete.declare.targets import Mode, check_bucket, check_mode, check_prefix
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,31 +90,16 @@ class S3Prefix:
         client: S3Client | S3Endpoint | None = None,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Prefix")
-        if not isinstance(prefix, str):
-            raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
+        self.prefix = check_prefix(
+            bucket, prefix, "S3Prefix", whole_bucket=whole_bucket, exact_prefix=exact_prefix
+        )
         where = f"S3Prefix({bucket!r}, {prefix!r})"
-        if prefix.startswith("/") and not exact_prefix:
-            raise ConfigError(
-                f"{where}: a key seldom starts with '/'; a leading slash matches nothing else.",
-                hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
-            )
-        if not prefix and not whole_bucket:
-            raise ConfigError(
-                f"{where}: an empty prefix means every object of the bucket.",
-                hint="Name a prefix, or say whole_bucket=True if you mean it.",
-            )
-        if prefix and whole_bucket:
-            raise ConfigError(
-                f"{where}: whole_bucket=True goes with an empty prefix only.",
-                hint="Leave whole_bucket out to delete below the prefix.",
-            )
         if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
             raise ConfigError(
                 f"S3Prefix({bucket!r}, {prefix!r}, older_than={older_than!r}): must be a positive timedelta.",
                 hint="For example older_than=timedelta(days=7).",
             )
         self.exact_prefix = exact_prefix
-        self.prefix = prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
         self.older_than = older_than
         self.pattern = pattern
         self.pattern_regex = _pattern(pattern, where)

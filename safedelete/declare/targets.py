@@ -190,6 +190,29 @@ def check_bucket(bucket: object, where: str) -> str:
     return bucket
 
 
+def check_prefix(bucket: str, prefix: object, where: str, *, whole_bucket: bool, exact_prefix: bool) -> str:
+    """Return a key prefix as leading characters, or say what is wrong with it."""
+    named = f"{where}({bucket!r}, {prefix!r})"
+    if not isinstance(prefix, str):
+        raise ConfigError(f"{named}: the prefix must be text.")
+    if prefix.startswith("/") and not exact_prefix:
+        raise ConfigError(
+            f"{named}: a key seldom starts with '/'; a leading slash matches nothing else.",
+            hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
+        )
+    if not prefix and not whole_bucket:
+        raise ConfigError(
+            f"{named}: an empty prefix means every object of the bucket.",
+            hint="Name a prefix, or say whole_bucket=True if you mean it.",
+        )
+    if prefix and whole_bucket:
+        raise ConfigError(
+            f"{named}: whole_bucket=True goes with an empty prefix only.",
+            hint="Leave whole_bucket out to take what is below the prefix.",
+        )
+    return prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
+
+
 def check_mode(mode: object, where: str) -> Mode | None:
     """Return a delete mode, or say what is allowed."""
     match mode:

@@ -17,6 +17,7 @@ from safedelete import (
     RunContext,
     S3Endpoint,
     S3Keys,
+    S3Orphans,
     S3Prefix,
     job,
     older_than,
@@ -74,6 +75,20 @@ scratch = Purge(
     schedule="15 4 * * *",
     timeout=timedelta(hours=1),
     lock="redis",
+)
+orphans = Purge(
+    "orphaned-uploads",
+    S3Orphans(
+        "acme",
+        "u/",
+        referenced_by=[Upload.s3_key, func.concat("thumbs/", Upload.s3_key)],
+        older_than=timedelta(days=7),
+    ),
+    S3Orphans(
+        "acme", "", referenced_by=Upload.s3_key, older_than=timedelta(days=7), whole_bucket=True, mode="purge"
+    ),
+    schedule="rate(1 day)",
+    timeout=timedelta(hours=1),
 )
 several = Purge(
     "several",

@@ -13,6 +13,7 @@ from safedelete import (
     RunContext,
     S3Endpoint,
     S3Keys,
+    S3Orphans,
     S3Prefix,
     job,
     older_than,
@@ -77,6 +78,10 @@ S3Prefix("acme", "tmp/")  # type: ignore[call-arg]
 S3Prefix("acme", older_than=HOUR)  # type: ignore[call-arg]
 S3Prefix("acme", "tmp/", older_than=7)  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", older_than=HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key])  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=["s3_key"], older_than=HOUR)  # type: ignore[list-item]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key], older_than=7)  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", older_than=HOUR, pattern=["*.log"])  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", older_than=HOUR, min_size="1 MB")  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", older_than=HOUR, storage_class=5)  # type: ignore[arg-type]

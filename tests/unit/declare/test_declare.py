@@ -17,16 +17,19 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    TypeDecorator,
     and_,
     case,
     exists,
     false,
     func,
+    literal,
     not_,
     or_,
     select,
     text,
     true,
+    type_coerce,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -38,11 +41,13 @@ from safedelete import (
     Rows,
     S3Endpoint,
     S3Keys,
+    S3Orphans,
     S3Prefix,
     job,
     older_than,
     past,
 )
+from safedelete.declare.orphans import SLOWEST_UPLOAD
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError, ExitCode
 
@@ -83,6 +88,17 @@ class Dog(Animal):
     __mapper_args__ = {"polymorphic_identity": "dog"}  # noqa: RUF012
 
 
+class Whispered(TypeDecorator[str]):
+    impl = String
+    cache_ok = True
+
+
+class Sealed(Base):
+    __tablename__ = "sealed"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    s3_key: Mapped[str] = mapped_column(Whispered)
+
+
 KEYLESS = Table("log_lines", MetaData(), Column("at", DateTime), Column("raw", LargeBinary))
 WEEK = timedelta(days=7)
 HOUR = timedelta(hours=1)
@@ -91,6 +107,10 @@ OLD = older_than(Upload.created_at, days=90)
 
 def rows() -> Rows:
     return Rows(Upload, OLD)
+
+
+def orphans(bucket: str = "acme", prefix: str = "u/", **changes: Any) -> S3Orphans:
+    return S3Orphans(bucket, prefix, **({"referenced_by": [Upload.s3_key], "older_than": WEEK} | changes))
 
 
 def purge(*targets: Any, **changes: Any) -> Purge:
@@ -238,6 +258,39 @@ MISTAKES: list[Mistake] = [
         lambda: S3Prefix("acme", "t/", older_than=WEEK, mode="x"),
         ("mode='x'", '"marker"'),
     ),  # type: ignore[arg-type]
+    # orphans
+    ("orphans in no bucket", lambda: orphans(bucket=""), ("S3Orphans('')", "empty")),
+    ("orphans under no prefix", lambda: orphans(prefix=""), ("S3Orphans('acme', '')", "whole_bucket=True")),
+    ("orphans under a slash", lambda: orphans(prefix="/u"), ("'/u'", "exact_prefix=True")),
+    ("orphans of age 7", lambda: orphans(older_than=7), ("older_than=7", "timedelta")),
+    ("orphans of any age", lambda: orphans(older_than=None), ("older_than=None", "1 day, 0:00:00")),
+    (
+        "orphans younger than an upload takes",
+        lambda: orphans(older_than=SLOWEST_UPLOAD - timedelta(seconds=1)),
+        ("seconds=86399", "at least 1 day", "SLOWEST_UPLOAD", "days=7"),
+    ),
+    ("orphans of nothing", lambda: orphans(referenced_by=[]), ("referenced_by is empty", "s3_key")),
+    ("orphans of a name", lambda: orphans(referenced_by=["s3_key"]), ("'s3_key'", "a str")),
+    ("orphans of a model", lambda: orphans(referenced_by=[Upload]), ("referenced_by", "columns")),
+    (
+        "orphans of a number",
+        lambda: orphans(referenced_by=[Upload.size]),
+        ("uploads.size", "BigInteger", "text"),
+    ),
+    (
+        "orphans of a decorated column",
+        lambda: orphans(referenced_by=[Sealed.s3_key]),
+        ("sealed.s3_key", "type_coerce(column, String())"),
+    ),
+    ("orphans of a literal", lambda: orphans(referenced_by=[literal("x")]), ("no table", "one table")),
+    (
+        "orphans of two tables in one",
+        lambda: orphans(referenced_by=[func.concat(Upload.s3_key, Animal.kind)]),
+        ("animals, uploads", "by itself"),
+    ),
+    ("orphans with unknown mode", lambda: orphans(mode="x"), ("mode='x'", '"marker"')),
+    ("orphans missing maybe", lambda: orphans(missing_ok="yes"), ("missing_ok='yes'", "True or False")),
+    ("the same orphans twice", lambda: purge(orphans(), orphans()), ("orphans of s3://acme/u/", "twice")),
     ("pattern as a number", lambda: prefix(pattern=3), ("pattern=3", "glob as text")),
     ("empty pattern", lambda: prefix(pattern=""), ("pattern=''", "it is empty")),
     ("pattern that is not closed", lambda: prefix(pattern="[a"), ("pattern='[a'", "not closed")),
@@ -317,7 +370,7 @@ MISTAKES: list[Mistake] = [
     ("name too long", lambda: purge(name="a" * 65), ("1 to 64",)),
     ("name of another type", lambda: purge(name=None), ("None", "1 to 64")),
     ("no target", lambda: Purge("x", schedule="@daily", timeout=HOUR), ("Purge('x')", "at least one target")),
-    ("a model as target", lambda: purge(Upload), ("Upload", "Rows and S3Prefix")),
+    ("a model as target", lambda: purge(Upload), ("Upload", "Rows, S3Prefix and S3Orphans")),
     ("the same table twice", lambda: purge(rows(), rows()), ("uploads", "twice")),
     (
         "the same prefix twice",
@@ -437,6 +490,10 @@ def test_the_declarations_of_the_design_are_accepted() -> None:
         lambda: Rows(Upload, OLD, owns=S3Keys("acme", func.concat("thumbs/", Upload.s3_key))),
         lambda: Rows(Upload, OLD, may_touch=["audit"]),
         lambda: S3Prefix("acme", "", older_than=WEEK, whole_bucket=True),
+        lambda: orphans(referenced_by=Upload.s3_key, older_than=SLOWEST_UPLOAD),
+        lambda: orphans(referenced_by=[Upload.s3_key, func.concat("th/", Upload.thumb_key), Animal.kind]),
+        lambda: orphans(referenced_by=[type_coerce(Sealed.s3_key, String())]),
+        lambda: purge(orphans(), S3Prefix("acme", "u/", older_than=WEEK)),
         lambda: prefix(pattern="**/*.[jp][ps]g", min_size=0, max_size=0, storage_class="GLACIER"),
         lambda: prefix(storage_class=("STANDARD", "STANDARD_IA"), max_delete_rate=0.5),
         lambda: prefix(inventory="s3://inv/to/acme/daily/", mode="marker"),

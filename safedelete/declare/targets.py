@@ -31,8 +31,11 @@ class S3Keys:
     Args:
         bucket: Bucket name, or an access point's ARN.
         columns: Columns or SQL expressions that hold one object key each; NULL means "none".
+        prefix: Column or SQL expression that holds a prefix, in whole path segments: with ``a/b`` go ``a/b/…`` and never
+            ``a/bc``. Everything below it goes with the row; a row below whose prefix something has appeared since it was
+            sealed is kept. NULL means "none"; a row whose prefix is empty, starts with a slash or is a URL is kept.
         shared: Whether several rows may name one object: it then goes with its last row. None asks the schema: a
-            unique key column means no.
+            unique key column means no, a prefix always yes, since one prefix may lie below another.
         etag: Column that holds the object's ETag (with one key column only), so that an object overwritten since is
             kept.
         size: Column that holds the object's size in bytes (with one key column only), for counting bytes.
@@ -50,6 +53,7 @@ class S3Keys:
         self,
         bucket: str,
         *columns: KeyColumn,
+        prefix: KeyColumn | None = None,
         shared: bool | None = None,
         etag: KeyColumn | None = None,
         size: KeyColumn | None = None,
@@ -58,10 +62,13 @@ class S3Keys:
         missing_ok: bool = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")
-        if not columns:
-            raise ConfigError(f"S3Keys({bucket!r}): name at least one column that holds an object key.")
+        if not columns and prefix is None:
+            raise ConfigError(
+                f"S3Keys({bucket!r}): name at least one column that holds an object key, or prefix=."
+            )
         self.columns = tuple(_column(c, f"S3Keys({bucket!r})") for c in columns)
-        if (etag is not None or size is not None) and len(columns) > 1:
+        self.prefix = None if prefix is None else _column(prefix, f"S3Keys({bucket!r}, prefix=...)")
+        if (etag is not None or size is not None) and len(columns) != 1:
             raise ConfigError(
                 f"S3Keys({bucket!r}): etag= and size= describe one object; {len(columns)} key columns are given.",
                 hint="Declare one S3Keys per key column: owns=[S3Keys(...), S3Keys(...)].",
@@ -152,7 +159,7 @@ class Rows:
             )
         self.owns: tuple[S3Keys, ...] = _owned(owns, where)
         for keys in self.owns:
-            extra = [column for column in (keys.etag, keys.size) if column is not None]
+            extra = [column for column in (keys.etag, keys.size, keys.prefix) if column is not None]
             foreign = _froms(self.table, [*keys.columns, *extra])
             if foreign:
                 raise ConfigError(

@@ -22,6 +22,7 @@ from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.s3.below import OwnedObjectsReader
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
@@ -221,12 +222,15 @@ def _row_part(
 ) -> RowPart:
     stores: dict[str, ObjectStore] = {}
     probers: list[Prober] = []
+    owned: dict[str, tuple[Connection, Mode | None, S3ObjectStore]] = {}
     for keys in target.owns:
         if keys.bucket in stores:
             continue
         modes: dict[str, Mode | None] = {keys.bucket: keys.mode}
         connection = reach(keys.client)
-        stores[keys.bucket] = S3ObjectStore(connection, clock=clock, modes=modes)
+        store = S3ObjectStore(connection, clock=clock, modes=modes)
+        stores[keys.bucket] = store
+        owned[keys.bucket] = (connection, keys.mode, store)
         probers.append(S3Prober(connection, modes=modes))
     rows = SqlRows(target, database)
     return RowPart(
@@ -235,4 +239,7 @@ def _row_part(
         (SqlProber(rows), *probers),
         frozenset(target.may_touch),
         missing_ok=any(keys.missing_ok for keys in target.owns),
+        owned=OwnedObjectsReader(owned, lists=any(keys.prefix is not None for keys in target.owns))
+        if owned
+        else None,
     )

@@ -42,6 +42,10 @@ class S3Keys:
         mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
             ``"purge"`` removes every version.
         client: A boto3 S3 client instead of the default chain.
+        require_conditional: Delete only where the store itself compares ETags, in both of its delete requests. The preflight
+            proves it by a canary: an object ``.safedelete-canary-<32 hex digits>``, put beside the first planned object, or in
+            the folder given here (``"canary/"``), and removed again with all of its versions. Where it cannot be proven the
+            run ends with exit code 9. Without it, an object with a known ETag is looked at right before it is deleted.
         missing_ok: Accept that most objects are gone before their rows (a lifecycle rule). Without it, a run whose sampled
             objects are mostly absent is stopped: that is what a wrong bucket looks like.
 
@@ -60,8 +64,10 @@ class S3Keys:
         mode: Mode | None = None,
         client: S3Client | None = None,
         missing_ok: bool = False,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")
+        self.require_conditional = check_canary(require_conditional, f"S3Keys({bucket!r}")
         if not columns and prefix is None:
             raise ConfigError(
                 f"S3Keys({bucket!r}): name at least one column that holds an object key, or prefix=."
@@ -196,6 +202,7 @@ class S3Prefix:
         exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
         mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
         client: A boto3 S3 client instead of the default chain.
+        require_conditional: As for ``S3Keys``; the canary is put under the prefix, or in the folder given here.
 
     Raises:
         ConfigError: An empty bucket or prefix, a leading slash by mistake, or an age that is not positive.
@@ -211,8 +218,10 @@ class S3Prefix:
         exact_prefix: bool = False,
         mode: Mode | None = None,
         client: S3Client | None = None,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Prefix")
+        self.require_conditional = check_canary(require_conditional, f"S3Prefix({bucket!r}")
         if not isinstance(prefix, str):
             raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
         if prefix.startswith("/") and not exact_prefix:
@@ -260,6 +269,18 @@ def check_bucket(bucket: object, where: str) -> str:
             hint="Give the bucket's name alone, without s3:// and without a key.",
         )
     return bucket
+
+
+def check_canary(wanted: object, where: str) -> bool | str:
+    """Return where a canary may be put, or whether it may, or say what is allowed."""
+    if isinstance(wanted, bool):
+        return wanted
+    if isinstance(wanted, str) and wanted.strip() and wanted.endswith("/") and not wanted.startswith("/"):
+        return wanted
+    raise ConfigError(
+        f"{where}, require_conditional={wanted!r}): must be True, False, or a folder that ends with a slash.",
+        hint='For example require_conditional="canary/".',
+    )
 
 
 def check_mode(mode: object, where: str) -> Mode | None:

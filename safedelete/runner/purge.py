@@ -19,7 +19,7 @@ from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
-from safedelete.ports import Lease, RunChange, RunRecord, Verdict
+from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
 from safedelete.runner.items import failed_items
@@ -38,7 +38,7 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
     decision = ctx.decide(made)
     proofs = ctx.prove(made) if with_proofs else ()
     code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
-    if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
+    if code is ExitCode.DONE and any(proof.stops for proof in proofs):
         code = ExitCode.PREFLIGHT
     ctx.list_items(made)
     past = ctx.recent()

@@ -32,8 +32,10 @@ class S3ObjectStore:
         connection: The endpoint.
         clock: What waits.
         modes: The declared mode of each bucket; None, or a bucket left out, for an unversioned one.
-        conditional: Buckets whose endpoint has been proven to honour a condition on ETag in both delete requests. For
-            every other bucket an object with a known ETag is looked at again right before it is deleted.
+        conditional: Buckets whose endpoint has been proven to honour a condition on ETag in both delete requests; asked at
+            each delete, so that it may fill while a preflight proves them. For every other bucket an object with a known
+            ETag is looked at again right before it is deleted.
+        demanded: Buckets from which nothing is deleted before that is proven.
         max_delete_rate: Keys a second.
         effort: How hard a delete tries.
         workers: HEADs at a time.
@@ -46,6 +48,7 @@ class S3ObjectStore:
         clock: Clock,
         modes: Mapping[str, Mode | None] | None = None,
         conditional: Collection[str] = (),
+        demanded: Collection[str] = (),
         max_delete_rate: float = DEFAULT_RATE,
         effort: Effort | None = None,
         workers: int = 8,
@@ -53,7 +56,8 @@ class S3ObjectStore:
         self._connection = connection
         self._clock = clock
         self._modes = dict(modes or {})
-        self._conditional = frozenset(conditional)
+        self._conditional = conditional
+        self._demanded = demanded
         self._pace = Pace(max_delete_rate, clock)
         self._effort = effort or Effort()
         self._lookup = Lookup(connection.reader, workers=workers)
@@ -95,6 +99,11 @@ class S3ObjectStore:
         if bucket in self._conditional:
             return (
                 f"{bucket}: the store itself compares ETags (proven), so an object overwritten since is kept"
+            )
+        if bucket in self._demanded:
+            return (
+                f"{bucket}: require_conditional: before the first delete a canary proves that the store itself compares "
+                "ETags, so that an object overwritten since is kept; else nothing is deleted"
             )
         return (
             f"{bucket}: ETags are sent with each delete and compared by a look right before it; that the store compares "

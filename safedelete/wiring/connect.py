@@ -22,8 +22,10 @@ from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.s3.advice import S3Adviser
 from safedelete.s3.below import OwnedObjectsReader
 from safedelete.s3.buckets import Buckets
+from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
@@ -181,11 +183,13 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         return connections[id(client)]
 
     parts: list[Part] = []
+    # One for the whole purge, so that one canary a bucket is enough; and for this run only.
+    conditions = Conditions()
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(target, reach(target.client), clock))
+            parts.append(_prefix_part(target, reach(target.client), clock, conditions))
         else:
-            parts.append(_row_part(target, database, reach, clock))
+            parts.append(_row_part(target, database, reach, clock, conditions))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
 
 
@@ -210,28 +214,43 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
+def _prefix_part(
+    target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
+) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
-    prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
-    return ObjectPart(PrefixTarget(target, connection, store), (prober,))
+    conditions.demand(target.bucket, target.require_conditional)
+    store = S3ObjectStore(
+        connection, clock=clock, modes=modes, conditional=conditions.proven, demanded=conditions.demanded
+    )
+    prefixes = [(target.bucket, target.prefix)]
+    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
+    adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
+    return ObjectPart(PrefixTarget(target, connection, store), (prober, adviser))
 
 
 def _row_part(
-    target: Rows, database: Database, reach: Callable[[object], Connection], clock: SystemClock
+    target: Rows,
+    database: Database,
+    reach: Callable[[object], Connection],
+    clock: SystemClock,
+    conditions: Conditions,
 ) -> RowPart:
     stores: dict[str, ObjectStore] = {}
     probers: list[Prober] = []
     owned: dict[str, tuple[Connection, Mode | None, S3ObjectStore]] = {}
     for keys in target.owns:
+        conditions.demand(keys.bucket, keys.require_conditional)
         if keys.bucket in stores:
             continue
         modes: dict[str, Mode | None] = {keys.bucket: keys.mode}
         connection = reach(keys.client)
-        store = S3ObjectStore(connection, clock=clock, modes=modes)
+        store = S3ObjectStore(
+            connection, clock=clock, modes=modes, conditional=conditions.proven, demanded=conditions.demanded
+        )
         stores[keys.bucket] = store
         owned[keys.bucket] = (connection, keys.mode, store)
-        probers.append(S3Prober(connection, modes=modes))
+        probers.append(S3Prober(connection, modes=modes, conditions=conditions))
+        probers.append(S3Adviser(connection, modes=modes))
     rows = SqlRows(target, database)
     return RowPart(
         rows,

@@ -15,7 +15,7 @@ from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects, quoted
+from safedelete.s3.delete import OVERWRITTEN, Effort, contradictory, delete_objects, quoted
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
 from safedelete.s3.purge import purge_keys
@@ -65,8 +65,9 @@ class S3ObjectStore:
 
     def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
         """Delete exactly these objects. Deletes; idempotent; see :class:`safedelete.ports.ObjectStore`."""
-        outcomes: dict[ObjectRef, ItemOutcome] = {}
-        for bucket, members in _by_bucket(refs).items():
+        # Before any of them is looked at: the one whose ETag holds would go, and the rows of the others lose their object.
+        outcomes = contradictory(refs)
+        for bucket, members in _by_bucket([ref for ref in refs if ref not in outcomes]).items():
             outcomes |= self._delete(bucket, members, gate)
         return {ref: outcomes[ref] for ref in refs}
 
@@ -168,10 +169,10 @@ class S3ObjectStore:
         outcomes: dict[ObjectRef, ItemOutcome] = {}
         if bucket not in self._conditional:
             watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
-            for ref, sight in self._see(bucket, watched, Presence.PRESENT).items():
-                outcome = _before(ref, sight)
-                if outcome is not None:
-                    outcomes[ref] = outcome
+            seen = self._see(bucket, watched, Presence.PRESENT)
+            before = {ref.key: outcome for ref, sight in seen.items() if (outcome := _before(ref, sight))}
+            # Of all that name it: a row that does not know its ETag must not take it from one that does.
+            outcomes = {ref: before[ref.key] for ref in refs if ref.version is None and ref.key in before}
         outcomes |= delete_objects(
             self._connection.deleter,
             bucket,

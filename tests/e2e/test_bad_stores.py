@@ -209,3 +209,20 @@ def test_check_prints_what_the_probe_cannot_see(sqlite_world: World) -> None:
     checked = sqlite_world.cli("check", jobs, expect=0)
     assert "s3:ExistingObjectTag" in checked.out
     assert "advice" in checked.out
+
+
+PREFIX = """
+from datetime import timedelta
+from safedelete import Purge, S3Prefix
+
+purge = Purge("scratch", S3Prefix("BUCKET", "tmp/", older_than=timedelta(days=1), require_conditional=True),
+              schedule="rate(1 day)", timeout=timedelta(minutes=5))
+"""
+
+
+def test_check_proves_the_condition_below_a_prefix_too(moto_world: World) -> None:
+    jobs = moto_world.jobs(source=PREFIX)
+    moto_world.cli("init", jobs, expect=0)
+    checked = moto_world.cli("check", jobs, expect=9)
+    assert "ignores the condition in DeleteObjects" in " ".join(checked.out.split())
+    assert moto_world.keys() == set()

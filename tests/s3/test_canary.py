@@ -12,7 +12,7 @@ from safedelete.s3.canary import NAME, Conditions
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.testing.servers import ADMIN, READER, Moto, SeaweedFS, StubS3
-from safedelete.testing.servers.faults import Request, answering, applied, refusing
+from safedelete.testing.servers.faults import Request, answering, applied, delete_result, refusing
 from tests.s3.support import FakeClock, reach
 
 
@@ -83,6 +83,27 @@ def test_a_canary_that_gets_no_clear_answer_proves_nothing_and_is_removed(
     stub.program = lose
     found, conditions = proven(stub, bucket)
     assert found.verdict is Verdict.UNKNOWN
+    assert not conditions.proven
+    assert stub.keys(bucket) == set()
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_store_whose_answer_and_deed_differ_is_not_proven(stub: StubS3, bucket: str, done: bool) -> None:
+    stub.create_bucket(bucket)
+
+    def lie(request: Request) -> Any:
+        if request.operation != "DeleteObjects" or NAME not in request.body.decode():
+            return None
+        (entry,) = request.entries
+        if done:
+            # It says that the condition does not hold, and has deleted all the same.
+            del stub._buckets[bucket][entry.key]
+            return answering(200, delete_result(errors={entry.key: "PreconditionFailed"}))
+        return answering(200, delete_result(deleted=(entry.key,)))
+
+    stub.program = lie
+    found, conditions = proven(stub, bucket)
+    assert found.verdict is Verdict.DENIED
     assert not conditions.proven
     assert stub.keys(bucket) == set()
 

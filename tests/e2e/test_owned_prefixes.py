@@ -254,3 +254,31 @@ def test_what_comes_below_while_the_row_goes_is_reported_by_key(sqlite_world: Wo
     assert below(world, 2) == {"late.txt"}
     assert outcomes(world.shown(ran.run))[2] == ("failed", "residue")
     assert "late.txt" in world.cli("show", ran.run).out
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_that_dies_among_the_objects_below_is_finished_by_the_next(
+    sqlite_world: World, moment: str
+) -> None:
+    from unittest import mock
+
+    from safedelete.s3.store import S3ObjectStore
+
+    class DiedError(BaseException):
+        pass
+
+    world = sqlite_world
+    jobs = ready(world)
+    real = S3ObjectStore.delete
+
+    def die(store: Any, refs: Any, *, gate: Any) -> Any:
+        if moment == "after":
+            real(store, refs[:3], gate=gate)
+        raise DiedError
+
+    with mock.patch.object(S3ObjectStore, "delete", die), pytest.raises(DiedError):
+        world.cli("run", jobs)
+    assert world.rows() & {1, 2, 3} == {1, 2, 3}
+    world.cli("run", jobs)
+    assert world.rows() & {1, 2, 3} == set()
+    assert [below(world, n) for n in (1, 2, 3)] == [set(), set(), set()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome, Tally
-from safedelete.declare.targets import S3Prefix
+from safedelete.declare.prefix import S3Prefix
 from safedelete.ports import Presence
 from safedelete.s3.delete import Effort
 from safedelete.s3.listing import list_objects

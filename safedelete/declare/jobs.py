@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from os import PathLike
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from sqlalchemy import Engine
@@ -32,6 +33,14 @@ class RunContext(Protocol):
     def dry_run(self) -> bool:
         """Whether the function should only say what it would do."""
 
+    @property
+    def deadline(self) -> datetime:
+        """When the job's timeout ends, aware UTC; a checkpoint at or after it raises."""
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger whose lines carry the job's name and the run's id."""
+
     def checkpoint(self) -> None:
         """Raise when the lock is lost, the deadline has passed or a stop was asked for."""
 
@@ -40,6 +49,27 @@ class RunContext(Protocol):
 
     def failed(self, items: int) -> None:
         """Add to the number of items that failed; any makes the run fail."""
+
+    def exec(
+        self,
+        arguments: Sequence[str],
+        *,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> int:
+        """Run a program to its end, its output into the log; returns its exit status. In a dry run only logs it.
+
+        No shell reads the arguments. The program and all that it started end with the job: at the deadline, on a stop,
+        when the lock is lost, and when this process dies. Blocks; in an ``async def``, await it in a thread
+        (``asyncio.to_thread(run.exec, [...])``).
+
+        Args:
+            arguments: The program and its arguments. Secrets among them are not logged.
+            ok: Exit statuses that are no failure; any other raises ``ProgramError``.
+            env: Variables to add to the environment.
+            cwd: Where to run it.
+        """
 
 
 JobFunction: TypeAlias = Callable[[RunContext], object]

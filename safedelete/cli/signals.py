@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from safedelete.errors import ExitCode
+from safedelete.sql.boot import whole_process
 from safedelete.wiring import cancel_statements
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def listening(job: Declared) -> Iterator[Callable[[], str | None]]:
     timeout, grace = job.timeout.total_seconds(), job.grace.total_seconds()
     threading.Thread(target=_watch, args=(came, over, timeout, grace), name="watchdog", daemon=True).start()
     try:
-        yield lambda: asked[0] if asked else None
+        with whole_process():
+            yield lambda: asked[0] if asked else None
     finally:
         over.set()
         for number, handler in before.items():

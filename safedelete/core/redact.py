@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
-from urllib.parse import unquote
 
 HIDDEN: Final = "***"
 
@@ -49,7 +48,7 @@ def redact(arguments: Sequence[str]) -> tuple[list[str], frozenset[str]]:
             text = pattern.sub(lambda found: _hide(found, secrets), text)
         shown.append(text)
         named = _NAMES_NEXT.fullmatch(argument) is not None
-    return shown, frozenset(secrets | {unquote(secret) for secret in secrets})
+    return shown, frozenset(secrets | {_decoded(secret) for secret in secrets})
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
@@ -58,6 +57,15 @@ def without(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= SHORTEST:
             text = text.replace(secret, HIDDEN)
     return _URL.sub(lambda found: found["head"] + HIDDEN, text)
+
+
+def _decoded(secret: str) -> str:
+    """Return a URL's password as the program reads it."""
+    return re.sub(r"(?:%[0-9a-fA-F]{2})+", lambda found: _bytes(found[0]).decode("utf-8", "replace"), secret)
+
+
+def _bytes(escaped: str) -> bytes:
+    return bytes.fromhex(escaped.replace("%", ""))
 
 
 def _hide(found: re.Match[str], secrets: set[str]) -> str:

@@ -91,6 +91,7 @@ class Purge:
         grace: How long a stop may take.
         resume_within: How old an interrupted run may be and still be resumed rather than planned anew.
         max_sealed: Most items a plan may seal.
+        allow_ddl: Let DDL through while it runs; else CREATE, ALTER, DROP and TRUNCATE on any engine end the run.
 
     Raises:
         ConfigError: An argument is missing or out of range; says which, what was given and what is allowed.
@@ -111,6 +112,7 @@ class Purge:
         grace: timedelta = GRACE,
         resume_within: timedelta = timedelta(hours=24),
         max_sealed: int = MAX_SEALED,
+        allow_ddl: bool = False,
     ) -> None:
         self.name = check_name(name, "Purge")
         where = f"Purge({name!r})"
@@ -146,6 +148,7 @@ class Purge:
         self.max_sealed = check_count(max_sealed, "max_sealed", where)
         self.database = check_database(database, where)
         self.tz = tz
+        self.allow_ddl = check_flag(allow_ddl, "allow_ddl", where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ class Job:
     tz: str = "UTC"
     grace: timedelta = GRACE
     kind: Literal["job"] = "job"
+    allow_ddl: bool = False
 
     def __call__(self, run: RunContext) -> object:
         """Call the function itself, without lock or ledger."""
@@ -166,7 +170,13 @@ class Job:
 
 
 def job(
-    name: str, *, schedule: str, timeout: timedelta, tz: str = "UTC", grace: timedelta = GRACE
+    name: str,
+    *,
+    schedule: str,
+    timeout: timedelta,
+    tz: str = "UTC",
+    grace: timedelta = GRACE,
+    allow_ddl: bool = False,
 ) -> Callable[[JobFunction], Job]:
     """Declare a function as a scheduled job.
 
@@ -176,6 +186,7 @@ def job(
         timeout: As for ``Purge``.
         tz: IANA zone of the schedule.
         grace: How long a stop may take.
+        allow_ddl: As for ``Purge``.
 
     Returns:
         A decorator that turns the function into a ``Job``.
@@ -188,13 +199,14 @@ def job(
     check_positive(timeout, "timeout", where)
     check_schedule(schedule, where, tz=tz, timeout=timeout)
     check_positive(grace, "grace", where)
+    check_flag(allow_ddl, "allow_ddl", where)
 
     def declare(function: JobFunction) -> Job:
         if not callable(function):
             raise ConfigError(
                 f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
             )
-        return Job(checked, schedule, timeout, function, tz, grace)
+        return Job(checked, schedule, timeout, function, tz, grace, allow_ddl=allow_ddl)
 
     return declare
 
@@ -258,6 +270,15 @@ def check_count(value: Any, name: str, where: str) -> int:
         raise ConfigError(
             f"{where}: {name}={value!r}; must be a whole number of at least 1.",
             hint=f"For example {name}=100_000.",
+        )
+    return value
+
+
+def check_flag(value: object, name: str, where: str) -> bool:
+    """Return a flag."""
+    if not isinstance(value, bool):
+        raise ConfigError(
+            f"{where}: {name}={value!r}; must be True or False.", hint=f"Leave {name}= out for False."
         )
     return value
 

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
@@ -107,6 +108,8 @@ class FunctionContext:
     owner: str
     binding: Binding
     stop: Stop
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around the function itself: refuses what a job may not do."""
 
 
 def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
@@ -141,7 +144,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
         ctx.ledger.move(run, RunState.RUNNING)
         context = Context(ctx, lease, deadline, run=run)
         try:
-            _call(ctx.job, context)
+            _call(ctx, context)
             lease.fence()
         except BaseException as error:
             _failed(ctx, run, context, error)
@@ -176,7 +179,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
 def _rehearse(ctx: FunctionContext, lease: Lease, deadline: datetime) -> Report:
     """Call the function with ``dry_run`` set; records nothing, since nothing was done."""
     context = Context(ctx, lease, deadline, run=None)
-    _call(ctx.job, context)
+    _call(ctx, context)
     code, message = _verdict(context)
     return Report(
         job=ctx.job.name,
@@ -192,10 +195,11 @@ def _verdict(context: Context) -> tuple[ExitCode, str]:
     return code, f"{context.tally.deleted:,} processed, {context.tally.failed:,} failed."
 
 
-def _call(job: Job, context: Context) -> None:
-    result = job.function(context)
-    if inspect.isawaitable(result):
-        _finish(result)
+def _call(ctx: FunctionContext, context: Context) -> None:
+    with ctx.guard():
+        result = ctx.job.function(context)
+        if inspect.isawaitable(result):
+            _finish(result)
 
 
 def _finish(result: Awaitable[object]) -> None:

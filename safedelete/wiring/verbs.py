@@ -37,6 +37,7 @@ from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY, PurgeCont
 from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.sql.boot import refusing_ddl
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
@@ -106,7 +107,10 @@ def run(
             hint="`safedelete plan FILE NAME --manifest PATH` writes what a purge would delete.",
         )
     if isinstance(job, Purge):
-        with context_of(job, asked=asked, progress=progress, manifest=manifest) as ctx:
+        with (
+            refusing_ddl(job.name, allowed=job.allow_ddl),
+            context_of(job, asked=asked, progress=progress, manifest=manifest) as ctx,
+        ):
             return runner.dry_run(ctx) if dry_run else runner.run(ctx)
     return _run_function(job, dry_run=dry_run, asked=asked)
 
@@ -128,6 +132,7 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
                 owner=f"{host}:{pid}:{secrets.token_hex(4)}",
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
                 stop=deadline(clock, job.timeout, job.grace, asked),
+                guard=lambda: refusing_ddl(job.name, allowed=job.allow_ddl),
             ),
             dry_run=dry_run,
         )
@@ -135,7 +140,10 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
 
 def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress = quiet) -> Report:
     """Execute one sealed plan, once. Deletes."""
-    with context_of(purge, asked=asked, progress=progress) as ctx:
+    with (
+        refusing_ddl(purge.name, allowed=purge.allow_ddl),
+        context_of(purge, asked=asked, progress=progress) as ctx,
+    ):
         return runner.execute_sealed(ctx, run)
 
 

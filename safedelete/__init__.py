@@ -12,18 +12,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
+    from safedelete.core.status import Health
     from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
     from safedelete.phases.parts import Progress
     from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
     from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
+    from safedelete.wiring import (
+        approve,
+        cancel,
+        check,
+        execute,
+        history,
+        init,
+        pause,
+        plan,
+        run,
+        show,
+        status,
+        unpause,
+    )
 
 _HOME = {
     "Approval": "safedelete.core.decision",
     "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
+    "Health": "safedelete.core.status",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
@@ -43,15 +58,19 @@ _HOME = {
     "execute": "safedelete.wiring",
     "history": "safedelete.wiring",
     "init": "safedelete.wiring",
+    "pause": "safedelete.wiring",
     "plan": "safedelete.wiring",
     "run": "safedelete.wiring",
     "show": "safedelete.wiring",
+    "status": "safedelete.wiring",
+    "unpause": "safedelete.wiring",
 }
 
 __all__ = [
     "Approval",
     "Asked",
     "Guard",
+    "Health",
     "Item",
     "Job",
     "Progress",
@@ -71,9 +90,12 @@ __all__ = [
     "job",
     "older_than",
     "past",
+    "pause",
     "plan",
     "run",
     "show",
+    "status",
+    "unpause",
 ]
 
 

@@ -103,7 +103,7 @@ class CancelledRunError(InterruptedRunError):
 
 
 class LockHeldError(SafeDeleteError):
-    """Another run holds the job's lock, or the job is paused.
+    """Another run holds the job's lock; its kind :class:`PausedError` says that a person paused it.
 
     Args:
         message: Who holds it, and since when.
@@ -118,6 +118,10 @@ class LockHeldError(SafeDeleteError):
         super().__init__(message, hint=hint, deleted=0)
         self.holder = holder
         self.since = since
+
+
+class PausedError(LockHeldError):
+    """A person paused the job."""
 
 
 class LockLostError(SafeDeleteError):

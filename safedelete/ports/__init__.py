@@ -9,6 +9,7 @@ Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no me
 from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Lease, Lock
+from safedelete.ports.notices import Notice, NoticeKind, NoticeReader, holding
 from safedelete.ports.preflight import Prober, Proof, Verdict
 from safedelete.ports.stores import (
     Deletion,
@@ -34,6 +35,9 @@ __all__ = [
     "Ledger",
     "LedgerReader",
     "Lock",
+    "Notice",
+    "NoticeKind",
+    "NoticeReader",
     "ObjectReader",
     "ObjectStore",
     "ObjectTarget",
@@ -48,4 +52,5 @@ __all__ = [
     "StoredBatch",
     "Transaction",
     "Verdict",
+    "holding",
 ]

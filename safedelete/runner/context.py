@@ -26,6 +26,7 @@ from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
 from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, Prober, Proof, RunRecord
+from safedelete.runner.pause import refuse_paused
 
 log = structlog.get_logger("safedelete.run")
 
@@ -87,6 +88,22 @@ class PurgeContext:
     stop: Stop
     progress: Progress
     manifest: Path | None = None
+
+    def start(self) -> Lease:
+        """Enter as a run does, which a pause keeps from starting.
+
+        Asked under the lock, so that who paused a job and found its lock free knows that nothing works on it.
+
+        Raises:
+            PausedError: Somebody paused the job; says who, why and since when.
+        """
+        lease = self.enter()
+        try:
+            refuse_paused(self.ledger, self.job)
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def enter(self) -> Lease:
         """Check the ledger, take the lock, and prove that the ledger can be written.

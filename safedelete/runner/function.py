@@ -19,11 +19,12 @@ from safedelete.core.outcome import Tally
 from safedelete.core.redact import redact
 from safedelete.core.run import UNFINISHED, RunState
 from safedelete.declare.jobs import Job
-from safedelete.errors import ExitCode, IncompleteError, LockLostError, SafeDeleteError
+from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
 from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord
 from safedelete.runner.ending import code_of
+from safedelete.runner.pause import refuse_paused
 from safedelete.runner.program import run_program
 from safedelete.runner.report import Report
 
@@ -125,6 +126,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
     try:
         if dry_run:
             return _rehearse(ctx, lease, deadline)
+        refuse_paused(ctx.ledger, ctx.job.name)
         require(ctx.ledger.probe())
         for record in ctx.ledger.runs(ctx.job.name, limit=10, states=UNFINISHED):
             ctx.ledger.move(
@@ -225,10 +227,11 @@ def _finish(result: Awaitable[object]) -> None:
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
+    state = RunState.INTERRUPTED if stopped else RunState.FAILED
     try:
         ctx.ledger.move(
             run,
-            RunState.INTERRUPTED if stopped else RunState.FAILED,
+            RunState.CANCELLED if isinstance(error, CancelledRunError) else state,
             owner=ctx.owner,
             change=RunChange(
                 finished_at=ctx.clock.now(),

@@ -9,11 +9,12 @@ import structlog
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.operate import Paused, cancel, pause, paused, status, unpause
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.verbs import (
     approve,
-    cancel,
     check,
+    declared_of,
     execute,
     history,
     init,
@@ -28,23 +29,29 @@ from safedelete.wiring.verbs import (
 
 __all__ = [
     "APPROVAL_WINDOW",
+    "Paused",
     "Settings",
     "approve",
     "buckets_of",
     "cancel",
     "cancel_statements",
     "check",
+    "declared_of",
     "execute",
     "history",
     "init",
     "init_sql",
     "lint_jobs",
     "owner_of",
+    "pause",
+    "paused",
     "plan",
     "run",
     "show",
     "shown",
+    "status",
     "story",
+    "unpause",
 ]
 
 if not structlog.is_configured():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
+from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
@@ -41,6 +43,21 @@ def new_run(clock: SystemClock) -> str:
     """Return a run id: 26 letters and digits that sort by time (a ULID)."""
     number = int(clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new_owner() -> str:
+    """Return a name for one run's process: host, process id, and what tells two runs of one process apart."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def caller_of(database: Database) -> str:
+    """Return who calls: login and host, and the database's role where there is one. Reads only."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's arbitrary user id has no name.
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} {database.caller}".strip()
 
 
 def fingerprint(purge: Purge) -> str:
@@ -101,6 +118,17 @@ def opened(
         ledger.dispose()
 
 
+@contextmanager
+def ledger_opened(settings: Settings, job: Declared | None) -> Iterator[tuple[Database, SqlLedger]]:
+    """Connect to a job's ledger alone: its target need not be reachable, nor even be known on this host."""
+    source = job.database if isinstance(job, Purge) else None
+    database = Database(settings.ledger_url or source, timeouts=_within_lease(settings.lease_seconds))
+    try:
+        yield database, SqlLedger(database.engine, database.identity)
+    finally:
+        database.dispose()
+
+
 def _within_lease(seconds: float) -> Timeouts:
     """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
     usual = Timeouts()
@@ -128,6 +156,7 @@ def context_of(
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
         host, pid = socket.gethostname(), os.getpid()
+        owner = new_owner()
         has_rows = any(isinstance(target, Rows) for target in purge.targets)
         beside = database if has_rows else None
         lock = LeaseLock(
@@ -156,10 +185,16 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
-            stop=deadline(clock, purge.timeout, purge.grace, asked),
+            stop=deadline(
+                clock,
+                purge.timeout,
+                purge.grace,
+                asked,
+                cancellation(ledger, purge.name, owner, clock),
+            ),
             progress=progress,
             manifest=manifest,
         )

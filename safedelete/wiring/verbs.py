@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,17 +28,18 @@ from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
 from safedelete.phases.preflight import first_objects, prove
 from safedelete.phases.seal import pages
-from safedelete.ports import Binding, RunRecord, StoredBatch, Verdict
+from safedelete.ports import Binding, Notice, RunRecord, StoredBatch, Verdict
 from safedelete.runner import purge as runner
 from safedelete.runner import review
 from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY, PurgeContext
 from safedelete.runner.function import FunctionContext, run_function
+from safedelete.runner.pause import cancellation
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.boot import refusing_ddl
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
+from safedelete.wiring.connect import buckets_of, caller_of, context_of, new_owner, new_run, opened
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings, SystemClock
 
@@ -118,6 +117,7 @@ def run(
 def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
     host, pid = socket.gethostname(), os.getpid()
+    owner = new_owner()
     with opened(settings, job) as (database, ledger):
         lock = LeaseLock(
             ledger.engine, ledger.database, clock=clock, seconds=settings.lease_seconds, host=host, pid=pid
@@ -129,9 +129,11 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
                 lock=lock,
                 clock=clock,
                 new_run=lambda: new_run(clock),
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
-                stop=deadline(clock, job.timeout, job.grace, asked),
+                stop=deadline(
+                    clock, job.timeout, job.grace, asked, cancellation(ledger, job.name, owner, clock)
+                ),
                 guard=lambda: refusing_ddl(job.name, allowed=job.allow_ddl),
             ),
             dry_run=dry_run,
@@ -207,9 +209,12 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
             if ledger.database != database.identity:
                 created += create(ledger.engine, lease_tables)
     for home in homes.values():
-        with opened(settings, home.first, may_create=True) as (_, ledger):
+        with opened(settings, home.first, may_create=True) as (database, ledger):
             binding = Binding(named, frozenset(home.databases), buckets_of(home.jobs))
             created += initialise(ledger.engine, binding, adopt=adopt)
+            for job in home.jobs:
+                now = SystemClock().now()
+                ledger.say(Notice(kind="declared", subject=job.name, since=now, who=caller_of(database)))
     return list(dict.fromkeys(created))
 
 
@@ -251,7 +256,7 @@ Where = Declared | Sequence[Declared] | None
 
 
 @contextmanager
-def _found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRecord]]:
+def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRecord]]:
     """Open the ledger that a run is recorded in; looks in every one there is."""
     settings = Settings.read()
     jobs: list[Declared | None] = list(where) if isinstance(where, Sequence) else [where]
@@ -308,17 +313,11 @@ def approve(
         expires_in: How long the approval lasts, at most as long as the sealed plan: 24 hours.
         teaches: How often the run counts for what is usual.
     """
-    with _found(job, run) as (database, ledger, record):
-        who = f"{_user()}@{socket.gethostname()} {database.caller}".strip()
+    with found(job, run) as (database, ledger, record):
+        who = caller_of(database)
         return review.approve(
             ledger, SystemClock(), record.run, reason=reason, who=who, expires_in=expires_in, teaches=teaches
         )
-
-
-def cancel(purge: Purge, run: str, *, reason: str) -> Report:
-    """End a run that waits or was interrupted, so that nothing goes on with it. Writes to the ledger; deletes nothing."""
-    with context_of(purge) as ctx:
-        return review.cancel(ctx, run, reason=reason, who=ctx.setting.owner)
 
 
 def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
@@ -330,7 +329,7 @@ def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
 
 def story(job: Where, run: str) -> tuple[RunRecord, Sequence[RunRecord]]:
     """Return a run with the runs of its job before it, newest first. Reads only."""
-    with _found(job, run) as (_, ledger, record):
+    with found(job, run) as (_, ledger, record):
         try:
             runs = ledger.runs(record.job, limit=HISTORY)
         except LedgerError as error:
@@ -348,14 +347,30 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
         LedgerError: There is no such run.
     """
     known = list(jobs)
-    with _found(known, run) as (_, _, record):
+    job = declared_of(known, run)
+    if not isinstance(job, Purge):
+        raise ConfigError(
+            f"Run {run} is of {job.name!r}, which the job file does not declare as a purge.",
+            hint=f"It declares: {', '.join(job.name for job in known)}.",
+        )
+    return job
+
+
+def declared_of(jobs: Sequence[Declared], run: str) -> Declared:
+    """Return the job that a recorded run is of. Reads only.
+
+    Raises:
+        ConfigError: The job file declares no such job.
+        LedgerError: There is no such run.
+    """
+    with found(jobs, run) as (_, _, record):
         pass
-    for job in known:
-        if job.name == record.job and isinstance(job, Purge):
+    for job in jobs:
+        if job.name == record.job and job.kind == record.kind:
             return job
     raise ConfigError(
-        f"Run {record.run} is of {record.job!r}, which the job file does not declare as a purge.",
-        hint=f"It declares: {', '.join(job.name for job in known)}.",
+        f"Run {record.run} is of {record.job!r}, which the job file does not declare as a {record.kind}.",
+        hint=f"It declares: {', '.join(job.name for job in jobs)}.",
     )
 
 
@@ -369,20 +384,12 @@ def show(job: Where, run: str) -> RunRecord:
     Raises:
         LedgerError: There is no such run, or more than one.
     """
-    with _found(job, run) as (_, _, record):
+    with found(job, run) as (_, _, record):
         return record
 
 
 @contextmanager
 def shown(job: Where, run: str) -> Iterator[tuple[RunRecord, Approval | None, Iterator[StoredBatch]]]:
     """Open one run with its approval and its batches. Reads only."""
-    with _found(job, run) as (_, ledger, record):
+    with found(job, run) as (_, ledger, record):
         yield record, ledger.approval(record.run), ledger.batches(record.run)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's arbitrary user id has no name.
-        return f"uid {os.getuid()}"

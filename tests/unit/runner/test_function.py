@@ -42,7 +42,12 @@ class Host:
         )(function)
 
     def run(
-        self, *, dry_run: bool = False, asked: Callable[[], str | None] = nobody, owner: str = "host:1"
+        self,
+        *,
+        dry_run: bool = False,
+        asked: Callable[[], str | None] = nobody,
+        cancelled: Callable[[], str | None] = nobody,
+        owner: str = "host:1",
     ) -> Report:
         world, declared = self.world, self.declared
         number = len(world.ledger.runs(NAME, limit=99)) + 1
@@ -54,7 +59,7 @@ class Host:
             new_run=lambda: f"JOB{number}",
             owner=owner,
             binding=world.ledger.bound,
-            stop=deadline(world.clock, declared.timeout, declared.grace, asked),
+            stop=deadline(world.clock, declared.timeout, declared.grace, asked, cancelled),
         )
         return run_function(ctx, dry_run=dry_run)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from shlex import quote
 from typing import Annotated
 
 import typer
 
 from safedelete.cli.arguments import File, FromFile, Json, Names, Run
-from safedelete.cli.common import load, needed, print_json, show_report, work
+from safedelete.cli.common import every_job, load, needed, print_json, show_report, work
 from safedelete.errors import ConfigError, ExitCode
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    for verb in (pause, unpause, cancel, status):
+    for verb in (pause, unpause, cancel, status, prune_ledger):
         app.command()(verb)
 
 
@@ -85,3 +87,38 @@ def status(file: File, names: Names = None, as_json: Json = False) -> None:
         typer.echo(text.status(found, pauses))
     if not all(one.ok for one in found):
         raise typer.Exit(int(ExitCode.UNEXPECTED))
+
+
+def prune_ledger(
+    keep: Annotated[
+        str, typer.Option("--keep", metavar="AGE", help="Keep every run younger than this: 400d, 57w.")
+    ],
+    file: FromFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go; change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Forget old runs that no later decision needs. Deletes rows of the ledger, nothing else."""
+    wiring = work()
+    from safedelete.cli import text
+    from safedelete.cli.document import plain
+
+    age = _age(keep)
+    made = []
+    for job in wiring.ledgers(every_job(file)):
+        with text.progress() as progress:
+            made.append(wiring.prune_ledger(job, keep=age, dry_run=dry_run, progress=progress))
+    if as_json:
+        print_json([plain(one) | {"dry_run": dry_run} for one in made])
+        return
+    for one in made:
+        typer.echo(text.pruned(one, dry_run=dry_run))
+
+
+def _age(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,5})([dw])", text.strip().lower())
+    if found is None:
+        raise ConfigError(
+            f"--keep {text}: a number of days or weeks, as in 400d or 57w.",
+            hint="Every run younger than that stays, and older ones that the guard, a takeover or status need.",
+        )
+    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))

@@ -19,6 +19,7 @@ from safedelete.core.plan import Count, Plan, TargetPlan
 from safedelete.core.run import RunState
 from safedelete.core.say import sentence
 from safedelete.core.status import Health
+from safedelete.ledger.prune import Pruned
 from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Notice, Proof, RunRecord, StoredBatch, Verdict
 from safedelete.runner.report import Report
@@ -166,6 +167,15 @@ def pause(job: str, notice: Notice | None) -> str:
     if notice is None:
         return f"{job}: not paused."
     return f"{job}: paused since {when(notice.since)} by {notice.who}: {notice.reason}."
+
+
+def pruned(one: Pruned, *, dry_run: bool) -> str:
+    """Say what the ledger has forgotten, or would."""
+    verb = "Would forget" if dry_run else "Forgot"
+    return (
+        f"{verb} {one.runs:,} run(s), and the sealed keys of {one.seals:,} more that the guard still learns from: "
+        f"{one.batches:,} batch(es) in all. {one.kept:,} run(s) stay. No row and no object of yours was touched."
+    )
 
 
 def status(found: Sequence[Health], pauses: Mapping[str, Notice | None]) -> str:

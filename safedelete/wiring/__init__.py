@@ -9,7 +9,7 @@ import structlog
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import lint_jobs
-from safedelete.wiring.operate import Paused, cancel, pause, paused, status, unpause
+from safedelete.wiring.operate import Paused, cancel, ledgers, pause, paused, prune_ledger, status, unpause
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.verbs import (
     approve,
@@ -41,11 +41,13 @@ __all__ = [
     "history",
     "init",
     "init_sql",
+    "ledgers",
     "lint_jobs",
     "owner_of",
     "pause",
     "paused",
     "plan",
+    "prune_ledger",
     "run",
     "show",
     "shown",

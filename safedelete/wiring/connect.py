@@ -129,6 +129,15 @@ def ledger_opened(settings: Settings, job: Declared | None) -> Iterator[tuple[Da
         database.dispose()
 
 
+def one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
+    """Return one job for each ledger that these keep their runs in."""
+    if settings.ledger_url is not None:
+        return list(jobs[:1])
+    return list(
+        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
+    )[::-1]
+
+
 def _within_lease(seconds: float) -> Timeouts:
     """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
     usual = Timeouts()

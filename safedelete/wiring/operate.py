@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -15,12 +15,14 @@ from safedelete.core.schedule import parse
 from safedelete.core.status import Health, JobStory, Seen, judge
 from safedelete.declare import Declared, Purge
 from safedelete.errors import ConfigError, ExitCode, LockHeldError, SafeDeleteError, StalePlanError
+from safedelete.ledger.prune import Pruned, prune
 from safedelete.ledger.store import SqlLedger
+from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Ledger, Notice, RunChange, RunRecord, holding
 from safedelete.runner import review
 from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
-from safedelete.wiring.connect import caller_of, context_of, ledger_opened
+from safedelete.wiring.connect import caller_of, context_of, ledger_opened, one_for_each_ledger
 from safedelete.wiring.settings import Settings, SystemClock
 
 log = structlog.get_logger("safedelete.run")
@@ -212,3 +214,36 @@ def _seen(record: RunRecord) -> Seen:
         refused=isinstance(record.decision, Refused),
         why=record.reason,
     )
+
+
+SHORTEST_KEEP: Final = timedelta(days=2)
+"""A refused or saved plan waits a day, and so may a resumable run: neither is old before that."""
+
+
+def prune_ledger(
+    job: Declared | None, *, keep: timedelta, dry_run: bool = False, progress: Progress = quiet
+) -> Pruned:
+    """Forget what the ledger knows of old runs that no later decision needs. Deletes rows of the ledger, nothing else.
+
+    Args:
+        job: A job whose ledger it is; None for the environment's.
+        keep: Age below which every run stays, at least two days.
+        dry_run: Count only.
+        progress: Told how far it is.
+
+    Raises:
+        ConfigError: ``keep`` is too short.
+    """
+    if keep < SHORTEST_KEEP:
+        raise ConfigError(
+            f"keep={keep}: must be at least {SHORTEST_KEEP}.",
+            hint="Refused plans wait a day for an approval. 400d keeps a year of nights, which the charts show.",
+        )
+    with ledger_opened(Settings.read(), job) as (_, ledger):
+        ledger.binding()
+        return prune(ledger.engine, SystemClock().now() - keep, dry_run=dry_run, progress=progress)
+
+
+def ledgers(jobs: Sequence[Declared] | None) -> list[Declared | None]:
+    """Return one job for each ledger of a job file; None stands for the environment's."""
+    return one_for_each_ledger(list(jobs), Settings.read()) if jobs else [None]

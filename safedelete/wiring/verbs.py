@@ -39,7 +39,15 @@ from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.boot import refusing_ddl
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import buckets_of, caller_of, context_of, new_owner, new_run, opened
+from safedelete.wiring.connect import (
+    buckets_of,
+    caller_of,
+    context_of,
+    new_owner,
+    new_run,
+    one_for_each_ledger,
+    opened,
+)
 from safedelete.wiring.lint import lint_jobs
 from safedelete.wiring.settings import Settings, SystemClock
 
@@ -263,7 +271,7 @@ def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunReco
     holders: dict[str, Declared | None] = {}
     missing: NoSuchRunError | None = None
     trouble: SafeDeleteError | None = None
-    for job in _one_for_each_ledger(jobs, settings):
+    for job in one_for_each_ledger(jobs, settings):
         try:
             with opened(settings, job) as (_, ledger):
                 ledger.binding()
@@ -286,14 +294,6 @@ def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunReco
     ((name, job),) = holders.items()
     with opened(settings, job) as (database, ledger):
         yield database, ledger, ledger.record(name)
-
-
-def _one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
-    if settings.ledger_url is not None:
-        return list(jobs[:1])
-    return list(
-        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
-    )[::-1]
 
 
 def approve(

@@ -43,6 +43,7 @@ from safedelete.wiring.connect import (
     buckets_of,
     caller_of,
     context_of,
+    ledger_opened,
     new_owner,
     new_run,
     one_for_each_ledger,
@@ -273,7 +274,7 @@ def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunReco
     trouble: SafeDeleteError | None = None
     for job in one_for_each_ledger(jobs, settings):
         try:
-            with opened(settings, job) as (_, ledger):
+            with ledger_opened(settings, job) as (_, ledger):
                 ledger.binding()
                 holders[ledger.record(run).run] = job
         except NoSuchRunError as error:
@@ -292,7 +293,7 @@ def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunReco
     if missing is not None and not holders:
         raise missing
     ((name, job),) = holders.items()
-    with opened(settings, job) as (database, ledger):
+    with ledger_opened(settings, job) as (database, ledger):
         yield database, ledger, ledger.record(name)
 
 
@@ -322,7 +323,7 @@ def approve(
 
 def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
     """Return a job's newest runs, newest first. Reads only."""
-    with opened(Settings.read(), job) as (_, ledger):
+    with ledger_opened(Settings.read(), job) as (_, ledger):
         ledger.binding()
         return ledger.runs(job.name, limit=limit)
 

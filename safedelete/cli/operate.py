@@ -16,8 +16,9 @@ from safedelete.errors import ConfigError, ExitCode
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    for verb in (pause, unpause, cancel, status, prune_ledger):
+    for verb in (pause, unpause, cancel, status):
         app.command()(verb)
+    app.command("prune-ledger")(prune_ledger)
 
 
 def pause(

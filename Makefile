@@ -13,7 +13,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test crash coverage lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash soak coverage lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 
 crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
 	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
+
+soak: $(VENV)/.with-test ## race two processes for every lock 200 times; make test does it 20 times
+	SAFEDELETE_SOAK=200 $(BIN)/python -m pytest tests/locks/test_race.py
 
 coverage: $(VENV)/.with-dev ## run the suite and say which lines no test has reached; the tests' children are measured too
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest $(PYTEST_ARGS)

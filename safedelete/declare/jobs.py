@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from os import PathLike
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL, make_url
@@ -72,6 +72,9 @@ class RunContext(Protocol):
         """
 
 
+LockKind: TypeAlias = Literal["lease", "advisory", "redis"]
+"""The lock a job asks for; the lease is taken in any case."""
+
 JobFunction: TypeAlias = Callable[[RunContext], object]
 
 
@@ -92,6 +95,8 @@ class Purge:
         resume_within: How old an interrupted run may be and still be resumed rather than planned anew.
         max_sealed: Most items a plan may seal.
         allow_ddl: Let DDL through while it runs; else CREATE, ALTER, DROP and TRUNCATE on any engine end the run.
+        lock: A lock to take beside the lease: ``"advisory"`` (PostgreSQL, MariaDB, MySQL) or ``"redis"``
+            (``$SAFEDELETE_REDIS_URL``); ``"lease"`` for none. Else ``$SAFEDELETE_LOCK``.
 
     Raises:
         ConfigError: An argument is missing or out of range; says which, what was given and what is allowed.
@@ -113,6 +118,7 @@ class Purge:
         resume_within: timedelta = timedelta(hours=24),
         max_sealed: int = MAX_SEALED,
         allow_ddl: bool = False,
+        lock: LockKind | None = None,
     ) -> None:
         self.name = check_name(name, "Purge")
         where = f"Purge({name!r})"
@@ -147,6 +153,7 @@ class Purge:
         self.per_run = check_whole(per_run, "per_run", where)
         self.max_sealed = check_count(max_sealed, "max_sealed", where)
         self.database = check_database(database, where)
+        self.lock = check_lock(lock, where, self.database)
         self.tz = tz
         self.allow_ddl = check_flag(allow_ddl, "allow_ddl", where)
 
@@ -163,6 +170,7 @@ class Job:
     grace: timedelta = GRACE
     kind: Literal["job"] = "job"
     allow_ddl: bool = False
+    lock: LockKind | None = None
 
     def __call__(self, run: RunContext) -> object:
         """Call the function itself, without lock or ledger."""
@@ -177,6 +185,7 @@ def job(
     tz: str = "UTC",
     grace: timedelta = GRACE,
     allow_ddl: bool = False,
+    lock: LockKind | None = None,
 ) -> Callable[[JobFunction], Job]:
     """Declare a function as a scheduled job.
 
@@ -187,6 +196,7 @@ def job(
         tz: IANA zone of the schedule.
         grace: How long a stop may take.
         allow_ddl: As for ``Purge``.
+        lock: As for ``Purge``.
 
     Returns:
         A decorator that turns the function into a ``Job``.
@@ -200,13 +210,14 @@ def job(
     check_schedule(schedule, where, tz=tz, timeout=timeout)
     check_positive(grace, "grace", where)
     check_flag(allow_ddl, "allow_ddl", where)
+    check_lock(lock, where, None)
 
     def declare(function: JobFunction) -> Job:
         if not callable(function):
             raise ConfigError(
                 f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
             )
-        return Job(checked, schedule, timeout, function, tz, grace, allow_ddl=allow_ddl)
+        return Job(checked, schedule, timeout, function, tz, grace, lock=lock, allow_ddl=allow_ddl)
 
     return declare
 
@@ -247,6 +258,23 @@ def check_schedule(schedule: object, where: str, *, tz: object, timeout: timedel
             hint="Shorten the timeout, or run less often.",
         )
     return schedule
+
+
+def check_lock(lock: Any, where: str, database: Engine | URL | str | None) -> LockKind | None:
+    """Return the kind of lock, or None; refuses one that the declared database cannot have."""
+    if lock not in (None, *get_args(LockKind)):
+        raise ConfigError(
+            f"{where}: lock={lock!r}; allowed are {', '.join(map(repr, get_args(LockKind)))}.",
+            hint="Leave it out for the lease alone, or for what $SAFEDELETE_LOCK says.",
+        )
+    url = database.url if isinstance(database, Engine) else None if database is None else make_url(database)
+    if lock == "advisory" and url is not None and url.get_backend_name() == "sqlite":
+        raise ConfigError(
+            f'{where}: lock="advisory" needs PostgreSQL, MariaDB or MySQL; sqlite has no advisory locks.',
+            hint='Leave lock= out: the lease works on every database. For a lock beside it, lock="redis".',
+        )
+    kind: LockKind | None = lock
+    return kind
 
 
 def check_positive(value: object, name: str, where: str) -> timedelta:

@@ -8,9 +8,10 @@ Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no me
 
 from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
-from safedelete.ports.lock import Lease, Lock
+from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
 from safedelete.ports.notices import Notice, NoticeKind, NoticeReader, holding
 from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.sink import Silence, Sink, Teller
 from safedelete.ports.stores import (
     Deletion,
     Held,
@@ -31,6 +32,7 @@ __all__ = [
     "Deletion",
     "Gate",
     "Held",
+    "Hold",
     "Lease",
     "Ledger",
     "LedgerReader",
@@ -49,7 +51,11 @@ __all__ = [
     "RowTransaction",
     "RunChange",
     "RunRecord",
+    "SecondLock",
+    "Silence",
+    "Sink",
     "StoredBatch",
+    "Teller",
     "Transaction",
     "Verdict",
     "holding",

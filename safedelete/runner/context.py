@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,18 @@ from safedelete.phases.parts import Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
-from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, Prober, Proof, RunRecord
+from safedelete.ports import (
+    Binding,
+    Clock,
+    Lease,
+    Ledger,
+    Lock,
+    Prober,
+    Proof,
+    RunRecord,
+    Silence,
+    Teller,
+)
 from safedelete.runner.pause import refuse_paused
 
 log = structlog.get_logger("safedelete.run")
@@ -71,6 +82,7 @@ class PurgeContext:
         stop: When to end.
         progress: Told how far each phase is.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
+        teller: Told when a run starts to work, and of earlier ones that crashed.
     """
 
     job: str
@@ -88,6 +100,7 @@ class PurgeContext:
     stop: Stop
     progress: Progress
     manifest: Path | None = None
+    teller: Teller = field(default_factory=Silence)
 
     def start(self) -> Lease:
         """Enter as a run does, which a pause keeps from starting.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from os import PathLike
 from typing import Any, Final
@@ -22,7 +22,7 @@ from safedelete.declare.jobs import Job
 from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
-from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord
+from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord, Silence, Teller
 from safedelete.runner.ending import code_of
 from safedelete.runner.pause import refuse_paused
 from safedelete.runner.program import run_program
@@ -111,6 +111,7 @@ class FunctionContext:
     stop: Stop
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around the function itself: refuses what a job may not do."""
+    teller: Teller = field(default_factory=Silence)
 
 
 def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
@@ -132,6 +133,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             ctx.ledger.move(
                 record.run, RunState.CRASHED, change=RunChange(reason="its process died or lost the lock")
             )
+            ctx.teller.crashed(record)
         run = ctx.new_run()
         ctx.ledger.begin(
             RunRecord(
@@ -144,13 +146,17 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             )
         )
         ctx.ledger.move(run, RunState.RUNNING)
+        ctx.teller.started(run)
         context = Context(ctx, lease, deadline, run=run)
         try:
             _call(ctx, context)
             lease.fence()
         except BaseException as error:
-            _failed(ctx, run, context, error)
-            raise
+            ended = _stopped(ctx.stop, error)
+            _failed(ctx, run, context, ended)
+            if ended is error:
+                raise
+            raise ended from error
         state = RunState.SUCCEEDED if context.tally.clean else RunState.FAILED
         code, message = _verdict(context)
         ctx.ledger.move(
@@ -223,6 +229,16 @@ def _finish(result: Awaitable[object]) -> None:
     # The host calls us from a coroutine: its own loop waits for this call, and cannot run another one.
     with ThreadPoolExecutor(1, thread_name_prefix="safedelete-job") as pool:
         pool.submit(copy_context().run, in_a_loop).result()
+
+
+def _stopped(stop: Stop, error: BaseException) -> BaseException:
+    """Return what ended a function: a statement that the watchdog cancelled looks like a database that failed."""
+    if isinstance(error, Exception) and not isinstance(error, SafeDeleteError):
+        try:
+            stop.between()
+        except IncompleteError as why:
+            return why
+    return error
 
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:

@@ -7,18 +7,19 @@ only calls them.
 import structlog
 
 from safedelete.runner.context import APPROVAL_WINDOW
+from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
 from safedelete.wiring.operate import Paused, cancel, ledgers, pause, paused, prune_ledger, status, unpause
 from safedelete.wiring.settings import Settings
+from safedelete.wiring.setup import init, init_sql
+from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
     approve,
     check,
     declared_of,
     execute,
     history,
-    init,
-    init_sql,
     owner_of,
     plan,
     run,
@@ -29,7 +30,9 @@ from safedelete.wiring.verbs import (
 
 __all__ = [
     "APPROVAL_WINDOW",
+    "Deployment",
     "Paused",
+    "PlatformName",
     "Settings",
     "approve",
     "buckets_of",
@@ -38,6 +41,7 @@ __all__ = [
     "check",
     "declared_of",
     "execute",
+    "followed",
     "history",
     "init",
     "init_sql",
@@ -48,6 +52,7 @@ __all__ = [
     "paused",
     "plan",
     "prune_ledger",
+    "record_unfinished",
     "run",
     "show",
     "shown",

@@ -18,9 +18,8 @@ from typing import Final
 from safedelete.declare import Declared, Purge, Rows, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
-from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
-from safedelete.ports import Binding, ObjectStore, Prober
+from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import Asked, deadline, nobody
@@ -29,12 +28,15 @@ from safedelete.s3.client import Connection, connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
+from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.lease import LeaseProber
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import Telling
+from safedelete.wiring.unfinished import working
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -92,9 +94,13 @@ _open: Final[set[Database]] = set()
 
 
 def cancel_statements() -> None:
-    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises."""
+    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises.
+
+    A job's own engines are reached as well, while :func:`safedelete.sql.inflight.followed` follows them.
+    """
     for database in list(_open):
         database.cancel()
+    inflight.cancel()
 
 
 @contextmanager
@@ -157,6 +163,7 @@ def context_of(
     progress: Progress = quiet,
     clock: SystemClock | None = None,
     manifest: Path | None = None,
+    teller: Teller | None = None,
 ) -> Iterator[PurgeContext]:
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
@@ -164,21 +171,11 @@ def context_of(
     with opened(settings, purge) as (database, ledger):
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
-        host, pid = socket.gethostname(), os.getpid()
         owner = new_owner()
-        has_rows = any(isinstance(target, Rows) for target in purge.targets)
-        beside = database if has_rows else None
-        lock = LeaseLock(
-            beside.engine if beside else ledger.engine,
-            beside.identity if beside else ledger.database,
-            clock=clock,
-            seconds=settings.lease_seconds,
-            host=host,
-            pid=pid,
-        )
-        # The lease protects the whole purge, so its table is proven once, with the first target.
-        parts[0] = replace(parts[0], probers=(*parts[0].probers, LeaseProber(lock)))
-        yield PurgeContext(
+        lock, probers = lock_of(purge, database, ledger, settings, clock)
+        # The lock protects the whole purge, so it is proven once, with the first target.
+        parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
+        context = PurgeContext(
             job=purge.name,
             fingerprint=fingerprint(purge),
             guard=purge.guard,
@@ -206,7 +203,10 @@ def context_of(
             ),
             progress=progress,
             manifest=manifest,
+            teller=teller or Telling(purge, settings, clock),
         )
+        with working(purge.name, context.setting.owner, ledger, clock, context.teller):
+            yield context
 
 
 def _where(database: Database) -> str:

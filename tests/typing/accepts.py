@@ -60,6 +60,7 @@ scratch = Purge(
     S3Prefix("acme-scratch", "tmp/", older_than=timedelta(days=7)),
     schedule="15 4 * * *",
     timeout=timedelta(hours=1),
+    lock="redis",
 )
 several = Purge(
     "several",

@@ -78,6 +78,11 @@ def with_number(run: RunContext) -> None:
     run.checkpoint()
 
 
+@job("locked", schedule="@daily", timeout=HOUR, lock="file")  # type: ignore[arg-type]
+def with_no_such_lock(run: RunContext) -> None:
+    run.checkpoint()
+
+
 @job("no-argument", schedule="@daily", timeout=HOUR)  # type: ignore[arg-type]
 def without_argument() -> None:
     pass

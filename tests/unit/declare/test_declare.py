@@ -278,7 +278,18 @@ MISTAKES: list[Mistake] = [
     ("max_sealed of None", lambda: purge(max_sealed=None), ("max_sealed=None", "at least 1")),
     ("database of another type", lambda: purge(database=5), ("database=5", "Engine")),
     ("database without a URL", lambda: purge(database="not a url"), ("database=", "no URL")),
+    ("lock of no kind", lambda: purge(lock="file"), ("lock='file'", "'advisory', 'redis'")),
+    (
+        "advisory lock on SQLite",
+        lambda: purge(lock="advisory", database="sqlite:///app.db"),
+        ('lock="advisory"', "no advisory locks"),
+    ),
     # jobs
+    (
+        "job's lock",
+        lambda: job("x", schedule="@daily", timeout=HOUR, lock="cron"),
+        ("lock='cron'", "'lease'"),
+    ),  # type: ignore[arg-type]
     ("job's name", lambda: job("My Job", schedule="@daily", timeout=HOUR), ("job('My Job')", "a-z")),
     ("job's schedule", lambda: job("x", schedule="soon", timeout=HOUR), ("job('x')", "'soon'")),
     ("job's timeout", lambda: job("x", schedule="@daily", timeout=timedelta(0)), ("job('x')", "timeout=")),

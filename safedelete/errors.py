@@ -98,8 +98,12 @@ class InterruptedRunError(IncompleteError):
     """A stop was asked for: a signal, a cancelled run, or a host that shuts down."""
 
 
+class CancelledRunError(InterruptedRunError):
+    """A person ended the run while it was working."""
+
+
 class LockHeldError(SafeDeleteError):
-    """Another run holds the job's lock, or the job is paused.
+    """Another run holds the job's lock; its kind :class:`PausedError` says that a person paused it.
 
     Args:
         message: Who holds it, and since when.
@@ -116,6 +120,10 @@ class LockHeldError(SafeDeleteError):
         self.since = since
 
 
+class PausedError(LockHeldError):
+    """A person paused the job."""
+
+
 class LockLostError(SafeDeleteError):
     """The lease ran out or was taken over while the run was working."""
 
@@ -126,6 +134,22 @@ class StoreError(SafeDeleteError):
     """A database or object store did not answer, or answered what cannot be trusted."""
 
     exit_code = ExitCode.STORE
+
+
+class ProgramError(StoreError):
+    """A program that a job ran ended with a status that means failure.
+
+    Args:
+        message: Which program, its status, and the last lines it printed.
+        program: Its name.
+        status: Its exit status; below 0 the number of the signal that ended it.
+        hint: How it was started.
+    """
+
+    def __init__(self, message: str, *, program: str, status: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint, deleted=None)
+        self.program = program
+        self.status = status
 
 
 class BusyError(StoreError):

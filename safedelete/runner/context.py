@@ -37,6 +37,7 @@ from safedelete.ports import (
     Silence,
     Teller,
 )
+from safedelete.runner.pause import refuse_paused
 
 log = structlog.get_logger("safedelete.run")
 
@@ -100,6 +101,22 @@ class PurgeContext:
     progress: Progress
     manifest: Path | None = None
     teller: Teller = field(default_factory=Silence)
+
+    def start(self) -> Lease:
+        """Enter as a run does, which a pause keeps from starting.
+
+        Asked under the lock, so that who paused a job and found its lock free knows that nothing works on it.
+
+        Raises:
+            PausedError: Somebody paused the job; says who, why and since when.
+        """
+        lease = self.enter()
+        try:
+            refuse_paused(self.ledger, self.job)
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def enter(self) -> Lease:
         """Check the ledger, take the lock, and prove that the ledger can be written.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 import structlog
 
@@ -84,15 +85,19 @@ def run(ctx: PurgeContext) -> Report:
     """Run the whole purge: take over what an earlier run left, plan, decide, prove, seal, execute, verify. Deletes.
 
     Raises:
+        PausedError: Somebody paused it.
         SafeDeleteError: Whatever stopped it, after the ledger has been told.
     """
-    lease = ctx.enter()
+    begun = ctx.clock.now()
+    lease = ctx.start()
     try:
 
         def resume(record: RunRecord, decision: Approved) -> Report:
             log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
             groups = ctx.groups(record.run)
-            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True)
+            return _go(
+                ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True, begun=begun
+            )
 
         resumed = take_over(ctx, lease, resume)
         if resumed is not None:
@@ -114,7 +119,8 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         StalePlanError: It was executed, cancelled, has expired, or no longer fits.
         RefusedError: A limit that the approval does not accept is broken.
     """
-    lease = ctx.enter()
+    begun = ctx.clock.now()
+    lease = ctx.start()
     try:
         mark_crashed(ctx)
         record = ctx.ledger.record(run)
@@ -122,7 +128,8 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         decision = ctx.decide(sealed, approval_of(ctx, record))
         if isinstance(decision, Refused):
             raise ctx.refusal(decision, record.run, "The approval does not cover this.")
-        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes)
+        groups = ctx.groups(record.run)
+        return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, begun=begun)
     finally:
         lease.release()
 
@@ -164,6 +171,7 @@ def _go(
     sealed_bytes: int,
     *,
     resumed: bool = False,
+    begun: datetime | None = None,
 ) -> Report:
     sealed = decision.plan
     ctx.teller.started(run)
@@ -185,6 +193,7 @@ def _go(
             sealed_bytes=sealed_bytes,
             owner=ctx.setting.owner,
             teaches=decision.approval.teaches if decision.approval is not None else None,
+            resumed_at=begun,
             reopened=True,
         ),
     )

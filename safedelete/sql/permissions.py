@@ -19,6 +19,7 @@ from safedelete.core.item import ObjectRef
 from safedelete.errors import ConfigError, SafeDeleteError, StoreError
 from safedelete.ports import Proof, Verdict
 from safedelete.sql import predicate
+from safedelete.sql.boot import proving
 from safedelete.sql.catalog import PostgresCatalog
 from safedelete.sql.failures import code, words
 from safedelete.sql.rows import SqlRows
@@ -149,7 +150,8 @@ class SqlProber:
     def _create(self, connection: Connection, as_of: datetime) -> None:
         # An unwritable folder shows only when a journal has to be made, so something must be written and taken back.
         del as_of
-        connection.execute(CreateTable(Table("_safedelete_probe", MetaData(), Column("x", Integer))))
+        with proving():
+            connection.execute(CreateTable(Table("_safedelete_probe", MetaData(), Column("x", Integer))))
 
     def _read_only(self) -> Proof:
         # An administrator's account writes to a read-only server without an error.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from safedelete.ledger.store import SqlLedger
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
+from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.advice import S3Adviser
 from safedelete.s3.below import OwnedObjectsReader
@@ -55,6 +57,16 @@ def new_run(clock: SystemClock) -> str:
 def new_owner() -> str:
     """Return a name for one run's process: host, process id, and what tells two runs of one process apart."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def caller_of(database: Database) -> str:
+    """Return who calls: login and host, and the database's role where there is one. Reads only."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's arbitrary user id has no name.
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} {database.caller}".strip()
 
 
 def fingerprint(purge: Purge) -> str:
@@ -123,6 +135,26 @@ def opened(
         ledger.dispose()
 
 
+@contextmanager
+def ledger_opened(settings: Settings, job: Declared | None) -> Iterator[tuple[Database, SqlLedger]]:
+    """Connect to a job's ledger alone: its target need not be reachable, nor even be known on this host."""
+    source = job.database if isinstance(job, Purge) else None
+    database = Database(settings.ledger_url or source, timeouts=_within_lease(settings.lease_seconds))
+    try:
+        yield database, SqlLedger(database.engine, database.identity)
+    finally:
+        database.dispose()
+
+
+def one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
+    """Return one job for each ledger that these keep their runs in."""
+    if settings.ledger_url is not None:
+        return list(jobs[:1])
+    return list(
+        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
+    )[::-1]
+
+
 def _within_lease(seconds: float) -> Timeouts:
     """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
     usual = Timeouts()
@@ -150,6 +182,7 @@ def context_of(
     with opened(settings, purge) as (database, ledger):
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
+        owner = new_owner()
         lock, probers = lock_of(purge, database, ledger, settings, clock)
         # The lock protects the whole purge, so it is proven once, with the first target.
         parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
@@ -169,10 +202,16 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=new_owner(),
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
-            stop=deadline(clock, purge.timeout, purge.grace, asked),
+            stop=deadline(
+                clock,
+                purge.timeout,
+                purge.grace,
+                asked,
+                cancellation(ledger, purge.name, owner, clock),
+            ),
             progress=progress,
             manifest=manifest,
             teller=teller or Telling(purge, settings, clock),

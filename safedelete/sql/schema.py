@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Inspector, Table, inspect, text
@@ -186,9 +187,7 @@ class _Reader:
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space):
                 indexes[table] = tuple(
-                    tuple(c for c in index["column_names"] if c is not None)
-                    for index in found
-                    if None not in index["column_names"] and not _partial(index)
+                    tuple(index["column_names"]) for index in found if self._finds(table, index)
                 )
             for table, found in self._multi("get_multi_unique_constraints", space):
                 indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
@@ -288,14 +287,27 @@ class _Reader:
             )
         return found
 
-    def _invalid(self) -> frozenset[str]:
+    def _finds(self, table: TableName, index: Any) -> bool:
+        """Whether an index finds the rows of any one value: built to its end, of a kind that can, and of all rows."""
+        columns = index["column_names"]
+        if None in columns or (table[0], index["name"]) in self._invalid:
+            return False
+        options = index.get("dialect_options") or {}
+        if (options.get("postgresql_using") or "btree") not in ("btree", "hash"):
+            return False
+        # A foreign key looks for a value, never for NULL, so an index without the NULLs serves it as well.
+        return not _partial(index) or any(_skips_nulls(index, column) for column in columns)
+
+    @cached_property
+    def _invalid(self) -> frozenset[TableName]:
         """Name indexes that failed while they were built (CONCURRENTLY): they are there, and prove nothing."""
         if self.dialect != "postgresql":
             return frozenset()
         statement = text(
-            "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT i.indisvalid"
+            "SELECT n.nspname, c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT i.indisvalid"
         )
-        return frozenset(self.connection.execute(statement).scalars())
+        return frozenset((schema, name) for schema, name in self.connection.execute(statement))
 
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target
@@ -309,11 +321,22 @@ class _Reader:
             if index.get("unique")
             and None not in index["column_names"]
             and not _partial(index)
-            and index["name"] not in self._invalid()
+            and (schema, index["name"]) not in self._invalid
         ]
         return tuple(found)
 
 
 def _partial(index: Any) -> bool:
+    return _condition(index) is not None
+
+
+def _condition(index: Any) -> Any:
     options = index.get("dialect_options") or {}
-    return any(name.endswith("_where") and options[name] is not None for name in options)
+    return next(
+        (options[name] for name in options if name.endswith("_where") and options[name] is not None), None
+    )
+
+
+def _skips_nulls(index: Any, column: str) -> bool:
+    said = "".join(c for c in str(_condition(index)) if c not in '()"').casefold().split()
+    return said == [*column.casefold().split(), "is", "not", "null"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from safedelete.core.plan import Cascade, TargetPlan
+from safedelete.ports import Clock, Lease, Ledger, ObjectTarget, Prober, RowTarget
 from safedelete.ports import ObjectStore as Store
-from safedelete.ports import ObjectTarget, Prober, RowTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,19 @@ class Stop:
 
 def never() -> None:
     """Never stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What executing needs beside the targets."""
+
+    ledger: Ledger
+    lease: Lease
+    clock: Clock
+    stop: Stop
+    progress: Progress
+    jitter: Callable[[], float] = lambda: 0.0
+    """In [0, 1): how much of half a pause to leave out."""
 
 
 @dataclass(slots=True)

@@ -69,6 +69,7 @@ class PurgeContext:
         setting: Where and as whom.
         stop: When to end.
         progress: Told how far each phase is.
+        jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
     """
 
@@ -86,6 +87,7 @@ class PurgeContext:
     setting: Setting
     stop: Stop
     progress: Progress
+    jitter: Callable[[], float] = lambda: 0.0
     manifest: Path | None = None
 
     def enter(self) -> Lease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -161,6 +162,7 @@ def context_of(
             ),
             stop=deadline(clock, purge.timeout, purge.grace, asked),
             progress=progress,
+            jitter=random.SystemRandom().random,
             manifest=manifest,
         )
 

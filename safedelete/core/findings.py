@@ -97,6 +97,13 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "The plan takes most of the table, or most of what matches when the age test is left out.",
         "Look for a lost or widened cutoff. If the share is meant, approve; two such runs make it usual.",
     ),
+    "SD115": Kind(
+        "Younger than min_age",
+        "refuse",
+        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows.",
+        "Repair the retention, or lower min_age in the job file. It cannot be approved.",
+        acceptable=False,
+    ),
     "SD200": Kind(
         "Nothing to compare with",
         "refuse",

@@ -113,10 +113,10 @@ class Rows:
                 f"{where}: the table has no primary key, so a planned row cannot be told from another like it.",
                 hint="Add a primary key, or declare the unique key as primary_key=True in the model.",
             )
-        check_predicates(predicates, where)
         for option, value in (("anytime", anytime), ("allow_unindexed_fk", allow_unindexed_fk)):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}: {option}={value!r}; must be True or False.")
+        check_predicates(predicates, self.table, where, anytime=anytime)
         self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
         self.age_tests: tuple[AgeTest, ...] = age_tests(self.predicates)
         self.anytime = anytime

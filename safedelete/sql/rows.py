@@ -20,6 +20,7 @@ from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
 from safedelete.sql.keys import KeyColumns
+from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
 from safedelete.sql.shared import named
@@ -90,6 +91,7 @@ class SqlRows:
         self._refuse_cascades()
         self._refuse_scans()
         with self.database.connected() as connection:
+            require_fit(self, connection, as_of)
             return Survey(self, connection, as_of).plan(portion=portion, since=since)
 
     def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:

@@ -12,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Inspector, Table, insp
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from sqlalchemy.exc import SAWarning
 from sqlalchemy.sql import visitors
+from sqlalchemy.types import TypeEngine
 
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
@@ -56,6 +57,7 @@ class Schema:
         indexes: By table, the column lists of its indexes and keys, in order.
         primary_keys: By table.
         names: By table, every column's name.
+        types: The target's columns' types, as reflected.
         kind: ``table``, or ``view`` for a view in the table's place.
     """
 
@@ -66,6 +68,7 @@ class Schema:
     foreign_keys: tuple[ForeignKey, ...] = ()
     indexes: dict[TableName, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     primary_keys: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
+    types: dict[str, TypeEngine[Any]] = field(default_factory=dict)
     kind: str = "table"
 
     @classmethod
@@ -171,9 +174,8 @@ class _Reader:
         schema, name = self.target
         here = self.inspector.has_table(name, schema=schema)
         kind = "view" if here and name in self.inspector.get_view_names(schema=schema) else "table"
-        columns = (
-            frozenset(c["name"] for c in self.inspector.get_columns(name, schema=schema)) if here else None
-        )
+        described = self.inspector.get_columns(name, schema=schema) if here else []
+        columns = frozenset(c["name"] for c in described) if here else None
         indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
@@ -203,6 +205,7 @@ class _Reader:
             foreign_keys=tuple(foreign),
             indexes=indexes,
             primary_keys=keys,
+            types={c["name"]: c["type"] for c in described},
             kind=kind,
         )
 

@@ -234,7 +234,7 @@ def _row_part(
     return RowPart(
         rows,
         Buckets(stores) if stores else None,
-        (SqlProber(rows), *probers),
+        (SqlProber(rows, clock.now), *probers),
         frozenset(target.may_touch),
         missing_ok=any(keys.missing_ok for keys in target.owns),
     )

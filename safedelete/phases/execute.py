@@ -33,6 +33,7 @@ from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
 from safedelete.errors import BlastRadiusError, LedgerError, PartialDeleteError, StalePlanError
 from safedelete.phases.parts import ObjectPart, Part, Radius, RowPart, Tools
+from safedelete.phases.pause import Holdback
 from safedelete.phases.perseverance import batches, persevere
 from safedelete.phases.preflight import Cleared
 from safedelete.phases.record import record, sums
@@ -75,6 +76,7 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
     _matching(plan, cleared, run, tools.ledger)
     sealed = tools.ledger.sealed(run)
     work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
+    holdback = Holdback(tools)
     for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
         if isinstance(part, RowPart):
             radius = Radius.planned(target, free=part.may_touch)
@@ -86,6 +88,7 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
                 if stored.ref.target == index:
                     tools.stop.between()
                     tools.lease.gate()
+                    holdback.pass_or_wait()
                     persevere(
                         partial(todo.delete_batch, stored),
                         tools,

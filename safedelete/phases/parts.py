@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -41,6 +41,9 @@ class ObjectPart:
 
 
 Part: TypeAlias = RowPart | ObjectPart
+
+Brake: TypeAlias = Callable[[], str | None]
+"""Returns why the run should pause, or None; whatever it raises means that this cannot be told."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a phase's name, items done, and items in all."""
@@ -86,6 +89,8 @@ class Tools:
     progress: Progress
     jitter: Callable[[], float] = lambda: 0.0
     """In [0, 1): how much of half a pause to leave out."""
+    brakes: Sequence[Brake] = ()
+    """Asked before each batch for a reason to pause."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import LedgerError, RefusedError
 from safedelete.phases.manifest import Page, write_manifest
-from safedelete.phases.parts import Part, Progress, Stop
+from safedelete.phases.parts import Brake, Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
@@ -70,6 +70,7 @@ class PurgeContext:
         stop: When to end.
         progress: Told how far each phase is.
         jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
+        brakes: Asked before each batch for a reason to pause.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
     """
 
@@ -88,6 +89,7 @@ class PurgeContext:
     stop: Stop
     progress: Progress
     jitter: Callable[[], float] = lambda: 0.0
+    brakes: Sequence[Brake] = ()
     manifest: Path | None = None
 
     def enter(self) -> Lease:

@@ -189,7 +189,7 @@ def _go(
     )
     announce(sealed)
     try:
-        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress, ctx.jitter)
+        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress, ctx.jitter, ctx.brakes)
         execute(decision, cleared, run, ctx.parts, tools)
         with _stoppable(ctx.stop.between, afterwards=False):
             verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)

@@ -9,7 +9,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from safedelete.declare import Declared, Purge, Rows, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.locks.lease import LeaseLock
-from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
+from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
@@ -30,6 +30,7 @@ from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
+from safedelete.sql.lag import ReplicationLag
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lease import LeaseProber
@@ -125,7 +126,7 @@ def context_of(
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
     clock = clock or SystemClock()
-    with opened(settings, purge) as (database, ledger):
+    with opened(settings, purge) as (database, ledger), ExitStack() as held:
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
         host, pid = socket.gethostname(), os.getpid()
@@ -163,8 +164,23 @@ def context_of(
             stop=deadline(clock, purge.timeout, purge.grace, asked),
             progress=progress,
             jitter=random.SystemRandom().random,
+            brakes=_brakes(purge, database, held),
             manifest=manifest,
         )
+
+
+def _brakes(purge: Purge, database: Database, held: ExitStack) -> tuple[Brake, ...]:
+    found: list[Brake] = []
+    if purge.max_replication_lag is not None:
+        replicas = [Database(source) for source in purge.replicas]
+        for replica in replicas:
+            _open.add(replica)
+            held.callback(_open.discard, replica)
+            held.callback(replica.dispose)
+        found.append(ReplicationLag(database, purge.max_replication_lag, replicas))
+    if purge.pause_when is not None:
+        found.append(purge.pause_when)
+    return tuple(found)
 
 
 def _where(database: Database) -> str:

@@ -7,13 +7,13 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# What runs pytest, and what it runs: make test PYTEST_ARGS='tests/unit -x', PYTEST='coverage run -m pytest'.
-PYTEST ?= pytest
-# Two workers: most tests wait for a server most of the time. A file's tests stay on one, and share what they started.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# What pytest is given: make test PYTEST_ARGS='tests/unit -x'.
+# Two workers: most tests wait for a server most of the time. A file's tests stay on one, and share what they started;
+# in the order of their names, so that the longest file (the crash matrix) does not come last, alone.
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test crash lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash soak coverage lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,10 +24,18 @@ demo: $(VENV)/.with-demo ## see a purge planned, run, refused and stopped, on st
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
-	$(BIN)/python -m $(PYTEST) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
 	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
+
+soak: $(VENV)/.with-test ## race two processes for every lock 200 times; make test does it 20 times
+	SAFEDELETE_SOAK=200 $(BIN)/python -m pytest tests/locks/test_race.py
+
+coverage: $(VENV)/.with-dev ## run the suite and say which lines no test has reached; the tests' children are measured too
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --skip-empty
 
 lint: $(VENV)/.with-dev ## check style and formatting
 	$(BIN)/ruff check .

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
-    from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.declare import (
+        Inventory,
+        Job,
+        Purge,
+        Rows,
+        RunContext,
+        S3Endpoint,
+        S3Keys,
+        S3Prefix,
+        job,
+        older_than,
+        past,
+    )
     from safedelete.phases.parts import Progress
     from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
@@ -24,11 +36,13 @@ _HOME = {
     "Approval": "safedelete.core.decision",
     "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
+    "Inventory": "safedelete.declare",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
     "Rows": "safedelete.declare",
     "RunContext": "safedelete.declare",
+    "S3Endpoint": "safedelete.declare",
     "S3Keys": "safedelete.declare",
     "S3Prefix": "safedelete.declare",
     "job": "safedelete.declare",
@@ -52,6 +66,7 @@ __all__ = [
     "Approval",
     "Asked",
     "Guard",
+    "Inventory",
     "Item",
     "Job",
     "Progress",
@@ -60,6 +75,7 @@ __all__ = [
     "Rows",
     "RunContext",
     "RunRecord",
+    "S3Endpoint",
     "S3Keys",
     "S3Prefix",
     "approve",

@@ -24,6 +24,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.render import render
 from safedelete.errors import ConfigError, RefusedError
 
 app = typer.Typer(
@@ -104,7 +105,24 @@ def init(
 
 
 @app.command()
-def check(file: File, names: Names = None, as_json: Json = False) -> None:
+def check(
+    file: File,
+    names: Names = None,
+    platform: Annotated[
+        Literal["ecs", "kubernetes", "systemd"] | None,
+        typer.Option("--platform", help="Where the jobs will run, for the rules about that."),
+    ] = None,
+    stop_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--stop-timeout",
+            metavar="SECONDS",
+            min=0,
+            help="What it leaves between SIGTERM and SIGKILL; else the platform's default.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Lint the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
     wiring = work()
     from safedelete.cli import text
@@ -112,9 +130,13 @@ def check(file: File, names: Names = None, as_json: Json = False) -> None:
 
     loaded = load(file)
     picked = loaded.pick(names or [])
-    reports = [wiring.check(job) for job in purges(picked)]
+    deployment = wiring.Deployment(
+        platform,
+        None if stop_timeout is None else timedelta(seconds=stop_timeout),
+    )
+    reports = [wiring.check(job, deployment=deployment) for job in purges(picked)]
     findings = [finding for report in reports for finding in report.lint]
-    findings += wiring.lint_jobs([job for job in picked if job not in purges(picked)])
+    findings += wiring.lint_jobs([job for job in picked if job not in purges(picked)], deployment)
     if as_json:
         print_json(
             {
@@ -357,3 +379,6 @@ def show(
         typer.echo(text.run(record, approval, past, said(file)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
+
+
+app.command()(render)

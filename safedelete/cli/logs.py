@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from safedelete.metrics.tail import keep
+
 
 def configure(*, verbose: bool) -> None:
     """Send log lines to standard error."""
@@ -20,6 +22,7 @@ def configure(*, verbose: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            keep,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(

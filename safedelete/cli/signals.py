@@ -1,62 +1,138 @@
 """SIGTERM and SIGINT for the command line: a handler only sets a flag; a watchdog ends what does not end by itself.
 
-An exception raised from a handler would be wrapped, or even retried, by whatever call it lands in. So the flag is read
-between batches. When a call blocks past the deadline, the watchdog cancels the statements in flight; when even that does
-not help within the grace, it ends the process, which leaves a batch in doubt for the next run to settle.
+An exception raised from a handler would be wrapped, or even retried, by whatever call it lands in, and a handler is not
+even called while the main thread is inside a C function. So the interpreter writes each signal to a socket that the
+watchdog reads, and the flag is read between batches. When a call blocks past the deadline, the watchdog cancels
+the statements in flight; when even that does not help within the grace, it records the run as interrupted and ends the
+process, which leaves a batch in doubt for the next run to settle. Should a C function keep the watchdog itself from
+running, a timer that needs no interpreter ends the process a second after timeout and grace.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import io
 import os
+import select
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from safedelete.errors import ExitCode
-from safedelete.wiring import cancel_statements
+from safedelete.wiring import cancel_statements, followed, record_unfinished
 
 if TYPE_CHECKING:
     from safedelete.declare import Declared
 
+CANCEL: Final = 0.5
+"""Share of the grace after which the statements in flight are cancelled."""
+
+GIVE_UP: Final = 0.75
+"""Share of the grace after which the process is ended; the rest is for saying so in the ledger."""
+
+LAST_RESORT: Final = 1.0
+"""Seconds after the grace at which the process ends although a C function keeps the watchdog from running."""
+
 
 @contextmanager
 def listening(job: Declared) -> Iterator[Callable[[], str | None]]:
-    """Listen for SIGTERM and SIGINT while a job runs; yields the function that says whether one came."""
-    asked: list[str] = []
-    came = threading.Event()
-    over = threading.Event()
+    """Listen for SIGTERM and SIGINT while a job runs; yields the function that says whether one came.
 
-    def handle(number: int, _frame: object) -> None:
-        asked.append(signal.Signals(number).name)
-        came.set()
-
-    before = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
-    timeout, grace = job.timeout.total_seconds(), job.grace.total_seconds()
-    threading.Thread(target=_watch, args=(came, over, timeout, grace), name="watchdog", daemon=True).start()
-    try:
-        yield lambda: asked[0] if asked else None
-    finally:
-        over.set()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _watch(came: threading.Event, over: threading.Event, timeout: float, grace: float) -> None:
-    ends = time.monotonic() + timeout
-    while not came.is_set() and not over.is_set() and time.monotonic() < ends:
-        over.wait(0.1)
-    if over.wait(grace * 0.5):
+    Elsewhere than in the main thread there is a host, whose signals and whose process these are: nothing is touched.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
         return
-    cancel_statements()
-    if over.wait(grace * 0.5):
-        return
-    sys.stderr.write(
-        "safedelete: the run did not end within its grace period; the process ends now. "
-        "The batch in flight is rolled back and in doubt; the next run settles it.\n"
-    )
-    sys.stderr.flush()
-    os._exit(int(ExitCode.INCOMPLETE))
+    with socket_pair() as (ours, interpreters), followed():
+        watch = _Watch(ours, job.timeout.total_seconds(), job.grace.total_seconds())
+        before = {s: signal.signal(s, watch.note) for s in (signal.SIGTERM, signal.SIGINT)}
+        wakeup = signal.set_wakeup_fd(interpreters.fileno(), warn_on_full_buffer=False)
+        watch.start()
+        try:
+            yield lambda: watch.asked[0] if watch.asked else None
+        finally:
+            watch.end()
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def socket_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Two connected ends; the one that the interpreter writes to never blocks."""
+    ours, interpreters = socket.socketpair()
+    interpreters.settimeout(0)
+    with ours, interpreters:
+        yield ours, interpreters
+
+
+@dataclass(eq=False)
+class _Watch:
+    """The watchdog of one run."""
+
+    ours: socket.socket
+    timeout: float
+    grace: float
+    asked: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def note(self, number: int, _frame: object = None) -> None:
+        """Remember that a signal came."""
+        self.asked.append(signal.Signals(number).name)
+
+    def start(self) -> None:
+        """Watch from another thread; the timer behind it needs no interpreter."""
+        self._end_by_force_after(self.timeout + self.grace)
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The run has ended by itself."""
+        self.over.set()
+        faulthandler.cancel_dump_traceback_later()
+        self._thread.join()
+
+    def _run(self) -> None:
+        why = self._wait()
+        if self.over.wait(self.grace * CANCEL):
+            return
+        cancel_statements()
+        if self.over.wait(self.grace * (GIVE_UP - CANCEL)):
+            return
+        record_unfinished(
+            f"{why}; the run did not end within its grace period, so its process was ended.",
+            within=self.grace * (1 - GIVE_UP) * 0.6,
+        )
+        if self.over.is_set():
+            return
+        sys.stderr.write(
+            f"safedelete: {why}; the run did not end within its grace period, and the process ends now. "
+            "The batch in flight is rolled back and in doubt; the next run settles it.\n"
+        )
+        sys.stderr.flush()
+        os._exit(int(ExitCode.INCOMPLETE))
+
+    def _wait(self) -> str:
+        """Wait for a signal or for the deadline; returns which it was."""
+        ends = time.monotonic() + self.timeout
+        while not self.over.is_set() and (left := ends - time.monotonic()) > 0:
+            ready, _, _ = select.select([self.ours], [], [], min(0.1, left))
+            if ready:
+                for number in self.ours.recv(64):
+                    if number in (signal.SIGTERM, signal.SIGINT) and not self.asked:
+                        self.note(number)
+            if self.asked:
+                self._end_by_force_after(self.grace)
+                return f"{self.asked[0]} asked for a stop"
+        return f"The timeout of {self.timeout:g} s passed"
+
+    def _end_by_force_after(self, seconds: float) -> None:
+        # Standard error may have no descriptor, as under a test runner.
+        with suppress(io.UnsupportedOperation, AttributeError, ValueError):
+            faulthandler.dump_traceback_later(seconds + LAST_RESORT, exit=True)

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil, floor
 from typing import Final, TypeGuard
 
 from safedelete.core.plan import AgeProfile, PastRun, Plan, TargetPlan
@@ -118,11 +119,8 @@ def read(history: Sequence[PastRun], plan: Plan) -> Record:
             dropped += 1
             continue
         twin = best.get(past.run)
-        if twin is not None:
-            dropped += 1
-            if _rank(twin) >= _rank(past):
-                continue
-        best[past.run] = past
+        dropped += twin is not None
+        best[past.run] = past if twin is None else max(twin, past, key=_rank)
     wrong = {run for past in best.values() for run in past.overrules}
     runs = sorted((p for p in best.values() if p.run not in wrong), key=lambda p: (p.plan.as_of, p.run))
     cut = bisect_right(runs, plan.as_of, key=lambda p: p.plan.as_of)
@@ -134,15 +132,13 @@ def nights(record: Record, name: str) -> tuple[list[Night], int]:
     """Return a target's nights, oldest first, until ``WINDOW`` of them teach; and how many were damaged."""
     found: list[Night] = []
     teaching = damaged = 0
-    last = record.runs[-1] if record.runs else None
-    target = None if last is None else _target(last.plan, name)
-    owed = 0 if last is None or target is None else left_behind(last, target)
+    before = record.runs[-1] if record.runs else None
+    target, owed = _target_and_rest(before, name)
     for i in range(len(record.runs) - 1, -1, -1):
         past, here, left = record.runs[i], target, owed
         before = record.runs[i - 1] if i else None
-        target = None if before is None else _target(before.plan, name)
         # What the run before left behind is not new tonight, and the run that ends a backlog is no usual night.
-        owed = 0 if before is None or target is None else left_behind(before, target)
+        target, owed = _target_and_rest(before, name)
         if here is None:
             continue
         size = whole(here, past.plan.portion)
@@ -156,7 +152,7 @@ def nights(record: Record, name: str) -> tuple[list[Night], int]:
             season=season(past.plan, here, before),
             fresh=max(0, size - owed),
             left=left,
-            weight=past.teaches if past.teaches in (0, 1, 2) else 0,
+            weight=past.teaches if past.teaches in (1, 2) else 0,
             partial=drained or cut_short(past.plan, here),
         )
         found.append(night)
@@ -175,10 +171,10 @@ def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
     day = _day(plan, target)
     if before is None or before.plan.fingerprint != plan.fingerprint:
         return Season(None, day.weekday(), month_bits(day))
-    elapsed = max((plan.as_of - before.plan.as_of) / DAY, 0.0)
+    elapsed = (plan.as_of - before.plan.as_of) / DAY
     bits = month_bits(day)
     earlier = _target(before.plan, target.name)
-    if elapsed > 1.25 and earlier is not None:
+    if earlier is not None:
         # Nights that were skipped bring their own days of the month along.
         gap = min((day - _day(before.plan, earlier)).days, 31)
         for back in range(1, gap):
@@ -194,9 +190,7 @@ def left_behind(past: PastRun, target: TargetPlan) -> int:
     size = whole(target, past.plan.portion)
     if size is None:
         return 0
-    deleted = past.deleted.get(target.name)
-    if deleted is None:
-        deleted = target.items if known(target.items) else size
+    deleted = past.deleted.get(target.name, target.items)
     return max(0, size - deleted) if known(deleted) else 0
 
 
@@ -217,16 +211,11 @@ def between(ages: AgeProfile, start: float, end: float) -> float:
     Args:
         ages: The picture.
         start: Days after the picture's cutoff, inclusive; may be a fraction.
-        end: The same, exclusive.
+        end: The same, exclusive; not before the start.
     """
     days = ages.days
-    total = 0.0
-    for i in range(bisect_left(days, (int(start) - 1,)), len(days)):
-        d, rows = days[i]
-        if d >= end:
-            break
-        total += rows * max(0.0, min(end, d + 1.0) - max(start, float(d)))
-    return total
+    touched = days[bisect_left(days, (floor(start),)) : bisect_left(days, (ceil(end),))]
+    return sum((rows * (min(end, d + 1.0) - max(start, float(d))) for d, rows in touched), 0.0)
 
 
 def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -> Mapping[str, int]:
@@ -241,6 +230,12 @@ def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -
             if known(deleted):
                 found[name] = found.get(name, 0) + deleted
     return found
+
+
+def _target_and_rest(past: PastRun | None, name: str) -> tuple[TargetPlan | None, int]:
+    """Return a target as a run planned it, and what the run left of it."""
+    target = None if past is None else _target(past.plan, name)
+    return target, 0 if past is None or target is None else left_behind(past, target)
 
 
 def _target(plan: Plan, name: str) -> TargetPlan | None:
@@ -259,8 +254,7 @@ def cut_short(plan: Plan, target: TargetPlan) -> bool:
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:
-    middle = (target.cutoff or plan.as_of) - SEASON
-    return middle if middle.tzinfo is UTC else middle.astimezone(UTC)
+    return ((target.cutoff or plan.as_of) - SEASON).astimezone(UTC)
 
 
 def _rank(past: PastRun) -> tuple[str, str]:

@@ -290,17 +290,12 @@ def _portion(portion: int | None) -> str:
 
 def _second(nights: Sequence[Night], of: str) -> float:
     """Return the second-largest share that a night took; 0 where there are not two."""
-    first = second = 0.0
+    shares = [0.0, 0.0]
     for night in nights:
         total = night.target.total if of == "total" else night.target.ageless
-        if not night.weight or total is None or not known(total) or total == 0:
-            continue
-        share = night.fresh / total
-        if share > first:
-            first, second = share, share if night.weight > 1 else first
-        elif share > second:
-            second = share
-    return second
+        if known(total) and total:
+            shares += [night.fresh / total] * night.weight
+    return sorted(shares)[-2]
 
 
 def _said(count: Count | None) -> str:

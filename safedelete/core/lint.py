@@ -99,6 +99,7 @@ class JobFacts:
         lease: How long the lock outlives its last renewal.
         batch: The time budget of one batch.
         lock: The name under which it locks; its own name unless shared on purpose.
+        another: What else has run under its name, as the ledger tells; empty when nothing has.
         ledger: Whether the ledger's disk outlives the task.
         alarm: What notices that a run is missing.
     """
@@ -115,6 +116,7 @@ class JobFacts:
     lease: timedelta | None = None
     batch: timedelta | None = None
     lock: str = ""
+    another: str = ""
     ledger: Literal["durable", "ephemeral"] | None = None
     alarm: Literal["cloudwatch", "prometheus", "ping"] | None = None
 
@@ -140,6 +142,7 @@ def lint(jobs: Sequence[JobFacts], now: datetime) -> tuple[Finding, ...]:
         found += purge_without_limit(job)
         found += lease_shorter_than_batch(job)
         found += ledger_does_not_last(job)
+        found += name_is_anothers_too(job)
     return (*found, *shared_lock_names(jobs))
 
 
@@ -314,6 +317,21 @@ def ledger_does_not_last(job: JobFacts) -> Iterator[Finding]:
                 "interrupted one could not be resumed."
             ),
             hint="Point $SAFEDELETE_LEDGER_URL at a database, or mount a volume that lasts.",
+        )
+
+
+def name_is_anothers_too(job: JobFacts) -> Iterator[Finding]:
+    """SD409: another job file has a job of this name in the same ledger."""
+    if job.another:
+        yield Finding(
+            code="SD409",
+            severity="refuse",
+            target=job.name,
+            message=(
+                f"{job.name}: {job.another} runs under this name too, in the same ledger; the two share one lock and one "
+                "history, so that each is skipped while the other runs and is judged by the other's numbers."
+            ),
+            hint="Give each its own name or lock.",
         )
 
 

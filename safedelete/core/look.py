@@ -86,23 +86,25 @@ class Look:
     def _items(self, size: int) -> None:
         target, total = self.target, self.target.total
         fresh = max(0, size - self.rest)
-        table = float(total) if known(total) else None
+        table = float(total) if known(total) else 0.0
         forecast = foresee(self.past, self.plan, target)
         samples = [Sample(n.fresh, n.season, 0 if n.partial else n.weight) for n in self.past]
-        usual = judge(samples, self.season, small=UNTRIED * (table or 0.0))
+        usual = judge(samples, self.season, small=UNTRIED * table)
         bound = self._bound(usual, forecast, table)
         if usual.expected is None and forecast is None:
             usual, bound = self._provisional(usual, bound, size)
         foreseen = forecast is not None and forecast.before is not None and fresh <= forecast.before
         most, too_large = share(target, fresh, self.past, foreseen=foreseen)
         expected = forecast.expected if forecast is not None else usual.expected
-        stop = fresh > bound.limit
-        if stop:
+        verdicts = {"ok"}
+        if fresh > bound.limit:
+            verdicts.add("stop")
             self._stop(bound, size, expected)
-        if too_large is not None and size:
+        if too_large is not None:
+            verdicts.add("stop")
             self.found.append(too_large)
-        late = self._late(expected or 0.0)
-        few = self._few(fresh, forecast.low if forecast is not None else usual.low, expected)
+        verdicts.add(self._late(expected))
+        verdicts.add(self._few(fresh, forecast.low if forecast is not None else usual.low, expected))
         self._creep()
         limit, rule = (most, "share of table") if most < bound.limit else (bound.limit, bound.rule)
         self.measures.append(
@@ -119,25 +121,23 @@ class Look:
                 forecast=None if forecast is None else forecast.expected,
                 limit=limit + self.rest if isfinite(limit) else None,
                 rule=rule,
-                verdict="stop"
-                if stop or (too_large is not None and size) or late == "stop"
-                else ("warn" if late or few else "ok"),
+                verdict="stop" if "stop" in verdicts else "warn" if "warn" in verdicts else "ok",
             )
         )
-        self._parts(usual, forecast)
+        self._parts(usual, forecast, bound)
 
-    def _bound(self, usual: Usual, forecast: Forecast | None, table: float | None) -> _Bound:
+    def _bound(self, usual: Usual, forecast: Forecast | None, table: float) -> _Bound:
         if forecast is not None:
             if forecast.before is None:
                 return _Bound(forecast.limit, "forecast", "SD210")
-            believed = max(forecast.before, usual.limit if usual.expected is not None else 0.0)
+            believed = forecast.before if usual.expected is None else max(forecast.before, usual.limit)
             if believed < forecast.limit:
                 return _Bound(believed, "forecast jumped", "SD211")
             return _Bound(forecast.limit, "forecast", "SD210")
         if usual.expected is not None:
             return _Bound(usual.limit, usual.rule, "SD201")
         if self.past:
-            return _Bound(max(NEVER_BEFORE, UNTRIED * (table or 0.0)), "no usable history", "SD201")
+            return _Bound(max(NEVER_BEFORE, UNTRIED * table), "no usable history", "SD201")
         return _Bound(0.0, "no history", "SD200")
 
     def _provisional(self, usual: Usual, bound: _Bound, size: int) -> tuple[Usual, _Bound]:
@@ -147,14 +147,14 @@ class Look:
             return usual, bound
         # Days nearer than the retention are still being written: only whole ones say what a night brings.
         period = self.target.period
-        whole_days = ages.ahead if not period else max(1, min(ages.ahead, int(period / DAY)))
+        whole_days = max(1, int(period / DAY)) if period else ages.ahead
         counts = dict(ages.days)
         last = max((d for d in counts if d < whole_days), default=-1)
         samples = []
         for d in range(last + 1):
             day = self.target.cutoff + d * DAY + SEASON
             samples.append(Sample(counts.get(d, 0), Season(1.0, day.weekday(), month_bits(day))))
-        stand_in = judge(samples, self.season, small=0.0)
+        stand_in = judge(samples, self.season)
         if stand_in.expected is None:
             return usual, bound
         self.found.append(
@@ -192,13 +192,13 @@ class Look:
             )
         )
 
-    def _late(self, expected: float) -> str:
+    def _late(self, expected: float | None) -> str:
         late = self.target.late
-        if late is None or not known(late) or late == 0:
-            return ""
-        most, quiet = late_room(self.past, expected)
+        if not known(late):
+            return "ok"
+        most, quiet = late_room(self.past, expected or 0.0)
         if late <= quiet:
-            return ""
+            return "ok"
         code = "SD212" if late > most else "SD300"
         oldest = _oldest(self.target)
         self.found.append(
@@ -212,10 +212,10 @@ class Look:
         )
         return "stop" if code == "SD212" else "warn"
 
-    def _few(self, fresh: int, low: float, expected: float | None) -> bool:
+    def _few(self, fresh: int, low: float, expected: float | None) -> str:
         # What a run that did not succeed deleted since is missing tonight, and rightly so.
         if fresh + self.record.since.get(self.target.name, 0) >= low or expected is None:
-            return False
+            return "ok"
         self.found.append(
             finding(
                 "SD206",
@@ -226,7 +226,7 @@ class Look:
                 severity=self.limits.too_few,
             )
         )
-        return True
+        return "stop" if self.limits.too_few == "refuse" else "warn"
 
     def _creep(self) -> None:
         name = self.target.name
@@ -279,13 +279,13 @@ class Look:
             )
         )
 
-    def _parts(self, usual: Usual, forecast: Forecast | None) -> None:
+    def _parts(self, usual: Usual, forecast: Forecast | None, bound: _Bound) -> None:
         """Hold objects, bytes and cascades against the volume rule."""
         target = self.target
         lift = 1.0
         if forecast is not None and usual.expected:
-            # A night that was seen to be heavy is heavy in all its parts.
-            lift = max(1.0, min(forecast.expected, forecast.limit) / usual.expected)
+            # A night that was seen to be heavy is heavy in all its parts, as far as that is believed.
+            lift = max(1.0, min(forecast.expected, bound.limit) / usual.expected)
         if target.kind == "rows" and known(target.objects):
             values = [(n, n.target.objects) for n in self.past]
             self._part("objects", "SD202", target.name, target.objects, values, lift)
@@ -311,7 +311,7 @@ class Look:
         samples = [
             Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
         ]
-        usual = judge(samples, self.season, small=inf, spread=SPREAD_PARTS)
+        usual = judge(samples, self.season, spread=SPREAD_PARTS)
         if tonight == 0 and usual.expected is None:
             return
         limit, rule = usual.limit * lift, usual.rule

@@ -108,10 +108,9 @@ def late_room(nights: Sequence[Night], expected: float) -> tuple[float, float]:
         expected: What tonight should bring.
     """
     earlier = sorted(float(n.target.late) for n in nights if n.weight and isinstance(n.target.late, int))
-    second = earlier[-2] if len(earlier) >= 2 else 0.0
-    usual = median(earlier) if earlier else 0.0
-    limit = max(NEVER_BEFORE, LATE_SHARE * expected, 2.0 * second)
-    return limit, min(limit, max(NEVER_BEFORE, 3.0 * usual))
+    limit = max(NEVER_BEFORE, LATE_SHARE * expected, *(2.0 * second for second in earlier[-2:-1]))
+    quiet = max(NEVER_BEFORE, 3.0 * median(earlier)) if earlier else NEVER_BEFORE
+    return limit, min(limit, quiet)
 
 
 def _coming(same: Sequence[Night], at: int, target: TargetPlan) -> list[float]:

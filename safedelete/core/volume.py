@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
+from operator import itemgetter
 from typing import Final
 
 from safedelete.core.baseline import SHORTEST, WINDOW, Season
@@ -71,6 +72,9 @@ NEVER_BEFORE: Final = 20.0
 EDGE: Final = 0b11
 """Season bits of the last and the first day of a month."""
 
+_SILENT: Final = (-inf, "")
+"""The limit of a rule that has nothing to say about a night."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -112,13 +116,13 @@ class Usual:
     rule: str = "no baseline"
 
 
-def judge(history: Sequence[Sample], tonight: Season, *, small: float, spread: float = SPREAD) -> Usual:
+def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spread: float = SPREAD) -> Usual:
     """Say how much tonight may take.
 
     Args:
         history: Earlier nights, oldest first, empty ones included.
         tonight: The days it covers; an unknown elapsed time counts as one night.
-        small: Largest first run that may stand for a night (its own elapsed time is unknown).
+        small: Largest first run that may stand for a night (its own elapsed time is unknown); any, when left out.
         spread: Headroom in robust standard deviations.
     """
     base = _baseline(history, small)
@@ -134,15 +138,15 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float, spread: f
 
     limit = (expected + nights) * room - nights
     once = levels.once[tonight.weekday]
-    if once:
+    if once is not None:
         limit = max(limit, once * elapsed * room)
-    for other, name in (
+    limit, rule = max(
+        (limit, rule),
         _day_of_month(base, levels, tonight, expected, nights, room),
         _after_a_quiet_night(history, levels, tonight, expected, nights, room),
         ((sqrt(expected) + SMALL) ** 2, "small counts"),
-    ):
-        if other > limit:
-            limit, rule = other, name
+        key=itemgetter(0),
+    )
     recent = sorted(rates[-LEVEL:])
     return Usual(
         limit=limit,
@@ -162,7 +166,7 @@ class _Levels:
 
     usual: list[float]
     seen: list[int]
-    once: list[float]
+    once: list[float | None]
 
     @property
     def weekly(self) -> bool:
@@ -192,17 +196,12 @@ def _levels(runs: Sequence[Sample], rates: Sequence[float]) -> _Levels:
         if not sample.season.days & EDGE:
             by_day[sample.season.weekday].append(rate)
     level = median(rates[-LEVEL:])
-    usual = [level] * 7
-    seen = [0] * 7
-    once = [0.0] * 7
-    for day, values in enumerate(by_day):
-        recent = values[-SAME_WEEKDAY:]
-        seen[day] = len(recent)
-        if len(recent) >= SEEN_WEEKDAY:
-            usual[day] = median(recent)
-        elif recent:
-            once[day] = recent[0]
-    return _Levels(usual, seen, once)
+    lately = [values[-SAME_WEEKDAY:] for values in by_day]
+    return _Levels(
+        usual=[median(values) if len(values) >= SEEN_WEEKDAY else level for values in lately],
+        seen=[len(values) for values in lately],
+        once=[values[0] if len(values) == 1 else None for values in lately],
+    )
 
 
 def _headroom(
@@ -247,7 +246,8 @@ def _peak_days(runs: Sequence[Sample], ratios: Sequence[float]) -> int:
     high = log(PEAK)
     for sample, ratio in zip(runs, ratios, strict=True):
         bits = sample.season.days
-        for bit in (1 << (bits.bit_length() - 1), 1) if bits & 1 else (1 << (bits.bit_length() - 1),):
+        # Of several days, the latest in its month; the last day of a month counts as such too (else this adds 0).
+        for bit in (1 << (bits.bit_length() - 1), bits & 1):
             times[bit] = times.get(bit, 0) + 1
             peaks[bit] = peaks.get(bit, 0) + (ratio > high)
     return sum(bit for bit, n in times.items() if n >= 2 and peaks[bit] == n)
@@ -269,11 +269,11 @@ def _day_of_month(
     if edge and len(base) >= 4 and not any(s.season.days & edge for s in base):
         return (expected + nights) * FIRST_EDGE - nights, "first month edge"
     if not same:
-        return 0.0, ""
+        return _SILENT
     usual = levels.usual
     ratio = max((_rate(s) + 1) / (usual[s.season.weekday] + 1) for s in same)
     if ratio <= max(PEAK, sqrt(room)):
-        return 0.0, ""
+        return _SILENT
     peak = PEAK_ROOM * max(*(_rate(s) for s in same), usual[tonight.weekday] * ratio)
     return peak + (expected * room if nights > 1 else 0.0), "day of month"
 
@@ -285,11 +285,11 @@ def _after_a_quiet_night(
     last = history[-1]
     day = last.season.weekday
     if nights > 1 or last.weight == 0 or last.season.elapsed is None or last.season.elapsed >= CATCH_UP:
-        return 0.0, ""
+        return _SILENT
     if min(levels.seen[day], levels.seen[tonight.weekday]) < SEEN_WEEKDAY:
-        return 0.0, ""
+        return _SILENT
     if last.value >= 0.5 * levels.usual[day]:
-        return 0.0, ""
+        return _SILENT
     return (levels.usual[day] + expected) * room - last.value, "after a quiet night"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL, make_url
@@ -14,8 +14,11 @@ from sqlalchemy.exc import ArgumentError
 
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
-from safedelete.declare.targets import Rows, S3Prefix, Target
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
+
+Target: TypeAlias = Rows | S3Prefix
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
@@ -42,6 +45,9 @@ class RunContext(Protocol):
         """Add to the number of items that failed; any makes the run fail."""
 
 
+LockKind: TypeAlias = Literal["lease", "advisory", "redis"]
+"""The lock a job asks for; the lease is taken in any case."""
+
 JobFunction: TypeAlias = Callable[[RunContext], object]
 
 
@@ -66,6 +72,8 @@ class Purge:
         replicas: Engines or URLs of the replicas of MariaDB or MySQL, which are asked themselves; PostgreSQL's primary knows.
         pause_when: A function without arguments, called before a batch at most once a second; pause while it returns a reason,
             go on when it returns None. What it raises means that it cannot tell, as above.
+        lock: A lock to take beside the lease: ``"advisory"`` (PostgreSQL, MariaDB, MySQL) or ``"redis"``
+            (``$SAFEDELETE_REDIS_URL``); ``"lease"`` for none. Else ``$SAFEDELETE_LOCK``.
 
     Raises:
         ConfigError: An argument is missing or out of range; says which, what was given and what is allowed.
@@ -89,6 +97,7 @@ class Purge:
         max_replication_lag: timedelta | None = None,
         replicas: Sequence[Engine | URL | str] = (),
         pause_when: Callable[[], str | None] | None = None,
+        lock: LockKind | None = None,
     ) -> None:
         self.name = check_name(name, "Purge")
         where = f"Purge({name!r})"
@@ -140,6 +149,7 @@ class Purge:
                 hint='For example pause_when=lambda: "the backup runs" if backup_runs() else None.',
             )
         self.pause_when = pause_when
+        self.lock = check_lock(lock, where, self.database)
         self.tz = tz
 
 
@@ -154,6 +164,7 @@ class Job:
     tz: str = "UTC"
     grace: timedelta = GRACE
     kind: Literal["job"] = "job"
+    lock: LockKind | None = None
 
     def __call__(self, run: RunContext) -> object:
         """Call the function itself, without lock or ledger."""
@@ -161,7 +172,13 @@ class Job:
 
 
 def job(
-    name: str, *, schedule: str, timeout: timedelta, tz: str = "UTC", grace: timedelta = GRACE
+    name: str,
+    *,
+    schedule: str,
+    timeout: timedelta,
+    tz: str = "UTC",
+    grace: timedelta = GRACE,
+    lock: LockKind | None = None,
 ) -> Callable[[JobFunction], Job]:
     """Declare a function as a scheduled job.
 
@@ -171,6 +188,7 @@ def job(
         timeout: As for ``Purge``.
         tz: IANA zone of the schedule.
         grace: How long a stop may take.
+        lock: As for ``Purge``.
 
     Returns:
         A decorator that turns the function into a ``Job``.
@@ -183,13 +201,14 @@ def job(
     check_positive(timeout, "timeout", where)
     check_schedule(schedule, where, tz=tz, timeout=timeout)
     check_positive(grace, "grace", where)
+    check_lock(lock, where, None)
 
     def declare(function: JobFunction) -> Job:
         if not callable(function):
             raise ConfigError(
                 f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
             )
-        return Job(checked, schedule, timeout, function, tz, grace)
+        return Job(checked, schedule, timeout, function, tz, grace, lock=lock)
 
     return declare
 
@@ -238,6 +257,23 @@ def check_schedule(schedule: object, where: str, *, tz: object, timeout: timedel
             hint="Shorten the timeout, or run less often.",
         )
     return schedule
+
+
+def check_lock(lock: Any, where: str, database: Engine | URL | str | None) -> LockKind | None:
+    """Return the kind of lock, or None; refuses one that the declared database cannot have."""
+    if lock not in (None, *get_args(LockKind)):
+        raise ConfigError(
+            f"{where}: lock={lock!r}; allowed are {', '.join(map(repr, get_args(LockKind)))}.",
+            hint="Leave it out for the lease alone, or for what $SAFEDELETE_LOCK says.",
+        )
+    url = database.url if isinstance(database, Engine) else None if database is None else make_url(database)
+    if lock == "advisory" and url is not None and url.get_backend_name() == "sqlite":
+        raise ConfigError(
+            f'{where}: lock="advisory" needs PostgreSQL, MariaDB or MySQL; sqlite has no advisory locks.',
+            hint='Leave lock= out: the lease works on every database. For a lock beside it, lock="redis".',
+        )
+    kind: LockKind | None = lock
+    return kind
 
 
 def check_positive(value: object, name: str, where: str) -> timedelta:

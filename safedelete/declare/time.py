@@ -63,13 +63,33 @@ class Cutoff:
             case "aware":
                 return instant.astimezone(UTC)
             case "naive":
-                return instant.astimezone(zone).replace(tzinfo=None)
+                return _latest(instant, zone).replace(tzinfo=None)
             case "date":
                 return instant.astimezone(zone).date()
             case "s":
                 return int(instant.timestamp() // 1)
             case "ms":
                 return int(instant.timestamp() * 1000 // 1)
+
+
+def _latest(instant: datetime, zone: tzinfo) -> datetime:
+    """Return an instant's local time; in the first pass of a repeated hour, that of the moment when the hour begins.
+
+    A naive value in such an hour means either of two instants. It counts as the later one, so that no row goes early.
+    """
+    local = instant.astimezone(zone)
+    again = local.replace(fold=1)
+    repeated = (local.utcoffset() or timedelta(0)) - (again.utcoffset() or timedelta(0))
+    if local.fold or repeated <= timedelta(0):
+        return local
+    before, after = instant, instant + repeated
+    while after - before > timedelta(microseconds=1):
+        middle = before + (after - before) / 2
+        if middle.astimezone(zone).utcoffset() == local.utcoffset():
+            before = middle
+        else:
+            after = middle
+    return after.astimezone(zone)
 
 
 def older_than(

@@ -8,8 +8,9 @@ Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no me
 
 from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
-from safedelete.ports.lock import Lease, Lock
+from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
 from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.sink import Silence, Sink, Teller
 from safedelete.ports.stores import (
     Deletion,
     Held,
@@ -30,6 +31,7 @@ __all__ = [
     "Deletion",
     "Gate",
     "Held",
+    "Hold",
     "Lease",
     "Ledger",
     "LedgerReader",
@@ -45,7 +47,11 @@ __all__ = [
     "RowTransaction",
     "RunChange",
     "RunRecord",
+    "SecondLock",
+    "Silence",
+    "Sink",
     "StoredBatch",
+    "Teller",
     "Transaction",
     "Verdict",
 ]

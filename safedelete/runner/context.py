@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,18 @@ from safedelete.phases.parts import Brake, Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
-from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, Prober, Proof, RunRecord
+from safedelete.ports import (
+    Binding,
+    Clock,
+    Lease,
+    Ledger,
+    Lock,
+    Prober,
+    Proof,
+    RunRecord,
+    Silence,
+    Teller,
+)
 
 log = structlog.get_logger("safedelete.run")
 
@@ -72,6 +83,7 @@ class PurgeContext:
         jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
         brakes: Asked before each batch for a reason to pause.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
+        teller: Told when a run starts to work, and of earlier ones that crashed.
     """
 
     job: str
@@ -91,6 +103,7 @@ class PurgeContext:
     jitter: Callable[[], float] = lambda: 0.0
     brakes: Sequence[Brake] = ()
     manifest: Path | None = None
+    teller: Teller = field(default_factory=Silence)
 
     def enter(self) -> Lease:
         """Check the ledger, take the lock, and prove that the ledger can be written.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -15,7 +15,7 @@ from safedelete.declare.jobs import Job
 from safedelete.errors import ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
-from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord
+from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord, Silence, Teller
 from safedelete.runner.ending import code_of
 from safedelete.runner.report import Report
 
@@ -62,6 +62,7 @@ class FunctionContext:
     owner: str
     binding: Binding
     stop: Stop
+    teller: Teller = field(default_factory=Silence)
 
 
 def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
@@ -81,6 +82,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             ctx.ledger.move(
                 record.run, RunState.CRASHED, change=RunChange(reason="its process died or lost the lock")
             )
+            ctx.teller.crashed(record)
         run = ctx.new_run()
         ctx.ledger.begin(
             RunRecord(
@@ -93,13 +95,17 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             )
         )
         ctx.ledger.move(run, RunState.RUNNING)
+        ctx.teller.started(run)
         context = Context(lease, ctx.stop, dry_run=False)
         try:
             _call(ctx.job, context)
             lease.fence()
         except BaseException as error:
-            _failed(ctx, run, context, error)
-            raise
+            ended = _stopped(ctx.stop, error)
+            _failed(ctx, run, context, ended)
+            if ended is error:
+                raise
+            raise ended from error
         state = RunState.SUCCEEDED if context.tally.clean else RunState.FAILED
         code, message = _verdict(context)
         ctx.ledger.move(
@@ -150,6 +156,16 @@ def _call(job: Job, context: Context) -> None:
     result = job.function(context)
     if inspect.iscoroutine(result):
         asyncio.run(result)
+
+
+def _stopped(stop: Stop, error: BaseException) -> BaseException:
+    """Return what ended a function: a statement that the watchdog cancelled looks like a database that failed."""
+    if isinstance(error, Exception) and not isinstance(error, SafeDeleteError):
+        try:
+            stop.between()
+        except IncompleteError as why:
+            return why
+    return error
 
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:

@@ -131,6 +131,7 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
 def _fresh(ctx: PurgeContext, lease: Lease) -> Report:
     run = ctx.begin()
     try:
+        ctx.teller.started(run)
         with _stoppable(ctx.stop.before):
             made = ctx.survey()
         announce(made)
@@ -166,6 +167,7 @@ def _go(
     resumed: bool = False,
 ) -> Report:
     sealed = decision.plan
+    ctx.teller.started(run)
     with _stoppable(ctx.stop.between if resumed else ctx.stop.before):
         cleared = preflight(sealed, ctx.probers(), groups.sample())
         if not resumed and not ctx.took_objects_lately():

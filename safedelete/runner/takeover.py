@@ -32,6 +32,7 @@ def mark_crashed(ctx: PurgeContext) -> None:
             change=RunChange(reason=f"its process ({record.owner}) died or lost the lock"),
         )
         log.warning("an earlier run crashed", run=record.run, owner=record.owner)
+        ctx.teller.crashed(record)
 
 
 def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:

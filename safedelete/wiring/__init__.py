@@ -7,17 +7,18 @@ only calls them.
 import structlog
 
 from safedelete.runner.context import APPROVAL_WINDOW
+from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
 from safedelete.wiring.settings import Settings
+from safedelete.wiring.setup import init, init_sql
+from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
     approve,
     cancel,
     check,
     execute,
     history,
-    init,
-    init_sql,
     owner_of,
     plan,
     run,
@@ -28,6 +29,8 @@ from safedelete.wiring.verbs import (
 
 __all__ = [
     "APPROVAL_WINDOW",
+    "Deployment",
+    "PlatformName",
     "Settings",
     "approve",
     "buckets_of",
@@ -35,12 +38,14 @@ __all__ = [
     "cancel_statements",
     "check",
     "execute",
+    "followed",
     "history",
     "init",
     "init_sql",
     "lint_jobs",
     "owner_of",
     "plan",
+    "record_unfinished",
     "run",
     "show",
     "shown",

@@ -15,26 +15,29 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
-from safedelete.locks.lease import LeaseLock
 from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, RowPart, quiet
-from safedelete.ports import Binding, ObjectStore, Prober
+from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
+from safedelete.s3.pace import DEFAULT_RATE
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
+from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition
 from safedelete.sql.lag import ReplicationLag
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.lease import LeaseProber
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import Telling
+from safedelete.wiring.unfinished import working
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -43,6 +46,11 @@ def new_run(clock: SystemClock) -> str:
     """Return a run id: 26 letters and digits that sort by time (a ULID)."""
     number = int(clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new_owner() -> str:
+    """Return a name for one run's process: host, process id, and what tells two runs of one process apart."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def fingerprint(purge: Purge) -> str:
@@ -54,7 +62,9 @@ def fingerprint(purge: Purge) -> str:
         else:
             targets.append(
                 json.dumps(
-                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode],
+                    # Conditions come last and only where there are any, so that adding a kind changes no older hash.
+                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode]
+                    + ([target.conditions] if target.conditions else []),
                     separators=(",", ":"),
                 )
             )
@@ -77,9 +87,13 @@ _open: Final[set[Database]] = set()
 
 
 def cancel_statements() -> None:
-    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises."""
+    """Cancel every database statement in flight, from another thread; the transactions roll back. Never raises.
+
+    A job's own engines are reached as well, while :func:`safedelete.sql.inflight.followed` follows them.
+    """
     for database in list(_open):
         database.cancel()
+    inflight.cancel()
 
 
 @contextmanager
@@ -122,6 +136,7 @@ def context_of(
     progress: Progress = quiet,
     clock: SystemClock | None = None,
     manifest: Path | None = None,
+    teller: Teller | None = None,
 ) -> Iterator[PurgeContext]:
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
@@ -129,20 +144,10 @@ def context_of(
     with opened(settings, purge) as (database, ledger), ExitStack() as held:
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
-        host, pid = socket.gethostname(), os.getpid()
-        has_rows = any(isinstance(target, Rows) for target in purge.targets)
-        beside = database if has_rows else None
-        lock = LeaseLock(
-            beside.engine if beside else ledger.engine,
-            beside.identity if beside else ledger.database,
-            clock=clock,
-            seconds=settings.lease_seconds,
-            host=host,
-            pid=pid,
-        )
-        # The lease protects the whole purge, so its table is proven once, with the first target.
-        parts[0] = replace(parts[0], probers=(*parts[0].probers, LeaseProber(lock)))
-        yield PurgeContext(
+        lock, probers = lock_of(purge, database, ledger, settings, clock)
+        # The lock protects the whole purge, so it is proven once, with the first target.
+        parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
+        context = PurgeContext(
             job=purge.name,
             fingerprint=fingerprint(purge),
             guard=purge.guard,
@@ -158,7 +163,7 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=new_owner(),
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
             stop=deadline(clock, purge.timeout, purge.grace, asked),
@@ -166,7 +171,10 @@ def context_of(
             jitter=random.SystemRandom().random,
             brakes=_brakes(purge, database, held),
             manifest=manifest,
+            teller=teller or Telling(purge, settings, clock),
         )
+        with working(purge.name, context.setting.owner, ledger, clock, context.teller):
+            yield context
 
 
 def _brakes(purge: Purge, database: Database, held: ExitStack) -> tuple[Brake, ...]:
@@ -194,7 +202,7 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
 
     def reach(client: object) -> Connection:
         if id(client) not in connections:
-            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+            connections[id(client)] = _connection(client)
         return connections[id(client)]
 
     parts: list[Part] = []
@@ -204,6 +212,18 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         else:
             parts.append(_row_part(target, database, reach, clock))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def _connection(client: object) -> Connection:
+    if isinstance(client, S3Endpoint):
+        return connect(
+            endpoint_url=client.url,
+            region=client.region,
+            path_style=client.path_style,
+            content_md5=client.content_md5,
+            owner=client.owner,
+        )
+    return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
 def _acquainted(parts: Sequence[Part]) -> list[Part]:
@@ -229,7 +249,14 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
 
 def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        always_look=target.inventory is not None,
+    )
     prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
     return ObjectPart(PrefixTarget(target, connection, store), (prober,))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -21,7 +21,11 @@ class Settings(BaseSettings):
     ledger_url: str | None = None
     environment: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     lease_seconds: float = Field(default=60.0, ge=1, le=3600)
+    lock: Literal["lease", "advisory", "redis"] = "lease"
+    redis_url: str | None = None
     file: str | None = None
+    metrics: str = "log"
+    notify: str = ""
 
     @classmethod
     def read(cls) -> Settings:

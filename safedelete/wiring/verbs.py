@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 import structlog
-from sqlalchemy import MetaData
 
 from safedelete.core.decision import Approval
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Plan
 from safedelete.declare import Declared, Job, Purge
 from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError, SafeDeleteError, StoreError
-from safedelete.ledger.setup import create, ddl, initialise
 from safedelete.ledger.store import SqlLedger
-from safedelete.ledger.tables import metadata as ledger_tables
-from safedelete.locks.lease import LeaseLock
-from safedelete.locks.lease import metadata as lease_tables
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
 from safedelete.phases.preflight import first_objects, prove
@@ -39,9 +32,12 @@ from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import buckets_of, context_of, new_run, opened
-from safedelete.wiring.lint import lint_jobs
+from safedelete.wiring.connect import context_of, new_owner, new_run, opened
+from safedelete.wiring.lint import Deployment, lint_jobs
+from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import Telling, told
+from safedelete.wiring.unfinished import working
 
 log = structlog.get_logger("safedelete.run")
 
@@ -105,19 +101,38 @@ def run(
             f"{what} seals nothing, so there is no manifest to write.",
             hint="`safedelete plan FILE NAME --manifest PATH` writes what a purge would delete.",
         )
-    if isinstance(job, Purge):
-        with context_of(job, asked=asked, progress=progress, manifest=manifest) as ctx:
-            return runner.dry_run(ctx) if dry_run else runner.run(ctx)
-    return _run_function(job, dry_run=dry_run, asked=asked)
-
-
-def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
     settings, clock = Settings.read(), SystemClock()
-    host, pid = socket.gethostname(), os.getpid()
-    with opened(settings, job) as (database, ledger):
-        lock = LeaseLock(
-            ledger.engine, ledger.database, clock=clock, seconds=settings.lease_seconds, host=host, pid=pid
-        )
+    telling = Telling(job, settings, clock)
+    if dry_run:
+        return _dry_run(job, telling, asked=asked, progress=progress)
+    with told(telling) as reports:
+        if isinstance(job, Purge):
+            with (
+                context_of(job, asked=asked, progress=progress, manifest=manifest, teller=telling) as ctx,
+                telling.remembering(ctx.ledger),
+            ):
+                reports.append(runner.run(ctx))
+        else:
+            reports.append(_run_function(job, telling, dry_run=False, asked=asked))
+    return reports[0]
+
+
+def _dry_run(job: Declared, telling: Telling, *, asked: Asked, progress: Progress) -> Report:
+    if isinstance(job, Purge):
+        with context_of(job, asked=asked, progress=progress, teller=telling) as ctx:
+            return runner.dry_run(ctx)
+    return _run_function(job, telling, dry_run=True, asked=asked)
+
+
+def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) -> Report:
+    settings, clock = Settings.read(), SystemClock()
+    owner = new_owner()
+    with (
+        opened(settings, job) as (database, ledger),
+        working(job.name, owner, ledger, clock, telling),
+        telling.remembering(ledger),
+    ):
+        lock, _ = lock_of(job, database, ledger, settings, clock)
         return run_function(
             FunctionContext(
                 job=job,
@@ -125,9 +140,10 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
                 lock=lock,
                 clock=clock,
                 new_run=lambda: new_run(clock),
-                owner=f"{host}:{pid}:{secrets.token_hex(4)}",
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
                 stop=deadline(clock, job.timeout, job.grace, asked),
+                teller=telling,
             ),
             dry_run=dry_run,
         )
@@ -135,12 +151,22 @@ def _run_function(job: Job, *, dry_run: bool, asked: Asked) -> Report:
 
 def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress = quiet) -> Report:
     """Execute one sealed plan, once. Deletes."""
-    with context_of(purge, asked=asked, progress=progress) as ctx:
-        return runner.execute_sealed(ctx, run)
+    telling = Telling(purge, Settings.read(), SystemClock())
+    with (
+        told(telling) as reports,
+        context_of(purge, asked=asked, progress=progress, teller=telling) as ctx,
+        telling.remembering(ctx.ledger),
+    ):
+        reports.append(runner.execute_sealed(ctx, run))
+    return reports[0]
 
 
-def check(purge: Purge) -> Report:
+def check(purge: Purge, *, deployment: Deployment | None = None) -> Report:
     """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+
+    Args:
+        purge: The purge.
+        deployment: Where it will run, for the rules about platforms.
 
     Returns:
         The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
@@ -148,7 +174,7 @@ def check(purge: Purge) -> Report:
     """
     with context_of(purge) as ctx:
         ctx.ledger.verify(ctx.setting.binding)
-        lint = lint_jobs([purge])
+        lint = lint_jobs([purge], deployment)
         broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))
@@ -166,76 +192,6 @@ def _known_objects(ctx: PurgeContext, made: Plan) -> list[ObjectRef]:
             mine = part.target.examples()
         found += mine
     return found
-
-
-def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | None = None) -> Sequence[str]:
-    """Create the ledger's and the lease's tables, and bind the ledger. A deploy step; deletes nothing.
-
-    Args:
-        jobs: The job file's; their databases and buckets are bound.
-        adopt: Bind it anew though it belongs to something else.
-        environment: Name of the environment; else ``$SAFEDELETE_ENVIRONMENT``.
-
-    Raises:
-        ConfigError: Neither names the environment.
-    """
-    settings = Settings.read()
-    named = (environment or "").strip() or settings.environment
-    if not named:
-        # The name is all that tells a physical copy (a snapshot, a base backup) from its original.
-        raise ConfigError(
-            "The ledger cannot be bound: the environment has no name.",
-            hint="Set SAFEDELETE_ENVIRONMENT, to `production` for example, here and wherever safedelete runs; "
-            "`init --environment NAME` binds a ledger for elsewhere.",
-        )
-    created: list[str] = []
-    homes: dict[str, _Home] = {}
-    for job in jobs or [None]:  # type: ignore[list-item]  # without a job file: the databases of the environment
-        with opened(settings, job, may_create=True) as (database, ledger):
-            home = homes.setdefault(ledger.database, _Home(job))
-            home.databases.add(database.identity)
-            home.jobs += [job] if job is not None else []
-            created += create(database.engine, lease_tables)
-            if ledger.database != database.identity:
-                created += create(ledger.engine, lease_tables)
-    for home in homes.values():
-        with opened(settings, home.first, may_create=True) as (_, ledger):
-            binding = Binding(named, frozenset(home.databases), buckets_of(home.jobs))
-            created += initialise(ledger.engine, binding, adopt=adopt)
-    return list(dict.fromkeys(created))
-
-
-@dataclass(slots=True)
-class _Home:
-    """One ledger, with what is bound to it."""
-
-    first: Declared | None
-    databases: set[str] = field(default_factory=set)
-    jobs: list[Declared] = field(default_factory=list)
-
-
-def init_sql(jobs: Sequence[Declared]) -> str:
-    """Return the DDL that ``init`` would emit, for each database in its own dialect. Connects to nothing."""
-    settings = Settings.read()
-    wanted: dict[str, tuple[Database, list[MetaData]]] = {}
-
-    def note(database: Database, tables: MetaData) -> None:
-        _, listed = wanted.setdefault(database.name, (database, []))
-        if tables not in listed:
-            listed.append(tables)
-
-    for job in jobs or [None]:  # type: ignore[list-item]  # without a job file: the database of the environment
-        target = Database(job.database if isinstance(job, Purge) else None)
-        ledger = target if settings.ledger_url is None else Database(settings.ledger_url)
-        note(ledger, ledger_tables)
-        note(ledger, lease_tables)
-        note(target, lease_tables)
-    parts = []
-    for name, (database, tables) in wanted.items():
-        head = f"-- {name}\n" if len(wanted) > 1 else ""
-        parts.append(head + ddl(database.engine, *tables))
-        database.dispose()
-    return "\n".join(parts)
 
 
 Where = Declared | Sequence[Declared] | None

@@ -10,11 +10,14 @@ import pytest
 import typer.main
 
 from safedelete.cli.app import app
+from safedelete.core.event import METRICS, SERIES_ENDED_AT, SERIES_STARTED_AT, SERIES_SUCCEEDED_AT, STARTED
 from safedelete.core.findings import FINDINGS
 from safedelete.core.lint import RULES
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import RunState
+from safedelete.deploy.spec import Prometheus, Spec, Systemd
 from safedelete.errors import ExitCode
+from safedelete.metrics.parse import KNOWN
 from safedelete.wiring import Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -95,6 +98,38 @@ def test_every_variable_that_is_read_is_documented() -> None:
     read = {f"SAFEDELETE_{name.upper()}" for name in Settings.model_fields} | {"SAFEDELETE_DEBUG"}
     documented = set(re.findall(r"`(SAFEDELETE_[A-Z_]+)`", page("reference/environment.md")))
     assert documented == read
+
+
+def test_every_metric_is_documented_under_both_its_names() -> None:
+    text = page("reference/metrics.md")
+    rows = [line.split("|") for line in text.partition("## Names")[2].splitlines() if line.startswith("|")][
+        2:
+    ]
+    names = {
+        name for row in rows for name in re.findall(r"`(\w+)`", row[1]) if not row[1].strip().startswith("(")
+    }
+    series = {name for row in rows for name in re.findall(r"`(safedelete_\w+)", row[2])}
+    assert names == {metric.name for metric in METRICS}
+    assert series == {metric.series for metric in METRICS if metric is not STARTED} | {
+        SERIES_STARTED_AT,
+        SERIES_ENDED_AT,
+        SERIES_SUCCEEDED_AT,
+    }
+
+
+def test_every_sink_is_documented() -> None:
+    table = page("reference/metrics.md").partition("## Sinks")[2].partition("## ")[0]
+    rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([^`]+)`", rows)) == set(KNOWN.replace(" or ", ", ").split(", "))
+
+
+def test_every_key_of_the_settings_is_documented() -> None:
+    keys = set()
+    for name in Spec.model_fields:
+        part = {"systemd": Systemd, "prometheus": Prometheus}.get(name)
+        keys |= {name} if part is None else {f"{name}.{key}" for key in part.model_fields}
+    documented = re.findall(r"^\| `([a-z_.]+)` \|", page("reference/safedelete-toml.md"), flags=re.MULTILINE)
+    assert set(documented) == keys
 
 
 def test_every_code_in_the_source_is_in_a_table_and_every_code_of_the_tables_is_used() -> None:

@@ -336,3 +336,39 @@ def test_second_worst_of_twenty_errors_is_the_first_to_give_room() -> None:
     history = [ran(plan(i, n, ages=ages(1000))) for i, n in enumerate(counts)]
     assert limit(history[:21]) == pytest.approx(1000 * (4001 / 1001) ** 1.3)
     assert limit(history[:20]) < 2000
+
+
+def test_three_errors_are_enough_to_learn_half_their_range_from() -> None:
+    history = [ran(plan(i, n, ages=ages(999))) for i, n in enumerate([999, 999, 999, 3999])]
+    assert limit(history) == pytest.approx(999 * exp(3.3 * error_spread(3, log(2))))
+
+
+def test_range_of_the_errors_leaves_out_a_sixth_at_either_end() -> None:
+    # Ten steps between eleven errors: the second highest and the second lowest are left out, the third is not.
+    def tolerance(odd: int, brought: int) -> float:
+        counts = [999] * 12
+        counts[2 : 2 + odd] = [brought] * odd
+        return foresee_of([ran(plan(i, n, ages=ages(999))) for i, n in enumerate(counts)]).tolerance
+
+    for brought in (124, 7999):
+        assert tolerance(2, brought) == pytest.approx(exp(0.47))
+        assert tolerance(3, brought) == pytest.approx(exp(3.3 * error_spread(11, log(8) / 2)))
+
+
+def test_far_fewer_than_a_wide_tolerance_is_its_square() -> None:
+    young = foresee_of(seen(1, 1000, [1000]))
+    assert young.low == pytest.approx(1000 / 5)
+    wild = foresee_of(seen(61, 999, [999, 499, 1999]))
+    assert wild.low == pytest.approx(999 / wild.tolerance**2)
+
+
+def test_plan_with_the_cutoff_of_the_last_run_should_bring_nothing() -> None:
+    found = measure(look(plan(4, 10), seen(5, 100, [100])))
+    assert (found.forecast, found.limit, found.verdict) == (0, (0 + 3) ** 2, "stop")
+
+
+def test_error_of_the_first_run_after_another_definition_teaches_nothing() -> None:
+    history = seen(20, 1000, [1000])
+    history[10] = ran(plan(10, 1000, ages=ages(1000), fingerprint="other"))
+    # Nine errors before it; then the first run covers an unknown time, and eight more follow.
+    assert foresee_of(history).errors == 9 + 8

@@ -340,3 +340,31 @@ def test_a_cutoff_younger_than_the_floor_is_refused_and_cannot_be_approved() -> 
     assert "SD115" not in codes(decide(old, floor, USUAL))
     assert "SD115" not in codes(decide(young, Guard(), USUAL))
     assert not FINDINGS["SD115"].acceptable
+
+
+def test_two_runs_are_enough_to_show_that_a_share_is_usual_and_unlearned_ones_are_none() -> None:
+    usual = [ran(plan(i, 100, ageless=160)) for i in range(2)]
+    assert "SD114" not in codes(look(plan(2, 100, ageless=150), usual))
+    assert "SD114" in codes(look(plan(2, 100, ageless=150), [usual[0], replace(usual[1], teaches=0)]))
+
+
+def test_of_two_equal_shares_the_tables_is_told() -> None:
+    assert "of the table" in the(look(plan(30, 100, total=150, ageless=150), USUAL), "SD114").message
+
+
+def test_the_only_row_is_the_whole_table() -> None:
+    found = look(plan(30, 1, total=1), USUAL, Guard(max_fraction=0.4))
+    assert "1 of 1 (100.0%);" in the(found, "SD102").message
+    assert "1 of 1 (100.0% of the table);" in the(found, "SD114").message
+
+
+@pytest.mark.parametrize(
+    ("items", "digest", "expected"), [(100, None, []), (101, None, ["SD104"]), (101, "sealed", [])]
+)
+def test_plan_that_is_not_sealed_yet_is_held_against_what_may_be_sealed(
+    items: int, digest: str | None, expected: list[str]
+) -> None:
+    assert codes(look(plan(30, items, digest=digest), USUAL, max_sealed=100)) == expected
+    both = [target(30, 51), target(30, items - 51, name="lines")]
+    history = [ran(plan(i, targets=[target(i, 51), target(i, 49, name="lines")])) for i in range(30)]
+    assert codes(look(plan(30, digest=digest, targets=both), history, max_sealed=100)) == expected

@@ -63,6 +63,7 @@ def test_what_is_unknown_breaks_no_rule() -> None:
         ({"limited": False}, "SD406", "warn"),
         ({"lease": 5 * SECOND}, "SD407", "refuse"),
         ({"ledger": "ephemeral"}, "SD408", "refuse"),
+        ({"another": "a function"}, "SD409", "refuse"),
     ],
 )
 def test_each_rule_fires_at_its_limit(change: dict[str, object], code: str, severity: str) -> None:

@@ -30,7 +30,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Job, Purge, Rows, S3Keys, S3Prefix, job, older_than, past
+from safedelete import (
+    Guard,
+    Inventory,
+    Job,
+    Purge,
+    Rows,
+    S3Endpoint,
+    S3Keys,
+    S3Prefix,
+    job,
+    older_than,
+    past,
+)
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError, ExitCode
 
@@ -88,6 +100,10 @@ def purge(*targets: Any, **changes: Any) -> Purge:
         *(targets or (rows(),)),
         **{k: v for k, v in given.items() if k != "name"},
     )
+
+
+def prefix(**changes: Any) -> S3Prefix:
+    return S3Prefix("acme", "tmp/", older_than=WEEK, **changes)
 
 
 Mistake = tuple[str, Callable[[], object], tuple[str, ...]]
@@ -222,6 +238,64 @@ MISTAKES: list[Mistake] = [
         lambda: S3Prefix("acme", "t/", older_than=WEEK, mode="x"),
         ("mode='x'", '"marker"'),
     ),  # type: ignore[arg-type]
+    ("pattern as a number", lambda: prefix(pattern=3), ("pattern=3", "glob as text")),
+    ("empty pattern", lambda: prefix(pattern=""), ("pattern=''", "it is empty")),
+    ("pattern that is not closed", lambda: prefix(pattern="[a"), ("pattern='[a'", "not closed")),
+    ("pattern the wrong way round", lambda: prefix(pattern="[9-0]"), ("pattern='[9-0]'", "wrong way round")),
+    ("pattern of half a **", lambda: prefix(pattern="a**"), ("pattern='a**'", "whole segments")),
+    ("pattern that begins with a slash", lambda: prefix(pattern="/*.log"), ("'/*.log'", "pattern='*.log'")),
+    ("size of -1", lambda: prefix(min_size=-1), ("min_size=-1", "at least 0")),
+    ("size of 1.5", lambda: prefix(max_size=1.5), ("max_size=1.5", "whole number")),
+    ("size of True", lambda: prefix(min_size=True), ("min_size=True", "whole number")),
+    ("sizes that exclude each other", lambda: prefix(min_size=6, max_size=5), ("min_size=6", "max_size=5")),
+    ("unknown class", lambda: prefix(storage_class="COLD"), ("'COLD'", "STANDARD_IA")),
+    ("class in small letters", lambda: prefix(storage_class=["standard"]), ("'standard'", "none of S3's")),
+    ("no class", lambda: prefix(storage_class=[]), ("storage_class=[]", "list of them")),
+    ("class as a number", lambda: prefix(storage_class=3), ("storage_class=3", "list of them")),
+    ("rate of 0", lambda: prefix(max_delete_rate=0), ("max_delete_rate=0", "above 0")),
+    ("negative rate", lambda: prefix(max_delete_rate=-1.0), ("max_delete_rate=-1.0", "above 0")),
+    ("endless rate", lambda: prefix(max_delete_rate=float("inf")), ("max_delete_rate=inf", "above 0")),
+    ("rate of no number", lambda: prefix(max_delete_rate=float("nan")), ("max_delete_rate=nan", "above 0")),
+    ("rate as text", lambda: prefix(max_delete_rate="5/s"), ("max_delete_rate='5/s'", "keys a second")),
+    (
+        "inventory as a path",
+        lambda: prefix(inventory="inv/manifest.json"),
+        ("'inv/manifest.json'", "s3:// URL"),
+    ),
+    (
+        "inventory of another file",
+        lambda: prefix(inventory="s3://inv/a.csv"),
+        ("'s3://inv/a.csv'", "manifest.json"),
+    ),
+    ("inventory of no folder", lambda: prefix(inventory="s3://inv/"), ("'s3://inv/'", "s3:// URL")),
+    ("inventory in no bucket", lambda: prefix(inventory="s3://I/x/"), ("'I'", "3 to 63")),
+    ("inventory as a number", lambda: prefix(inventory=3), ("inventory=3", "Inventory")),
+    (
+        "inventory of age 0",
+        lambda: Inventory("s3://inv/x/", max_age=0 * WEEK),
+        ("max_age=datetime.timedelta(0)", "positive"),
+    ),
+    (
+        "inventory of versions",
+        lambda: prefix(inventory="s3://inv/x/", mode="purge"),
+        ('mode="purge"', "day old"),
+    ),
+    (
+        "inventory of an access point",
+        lambda: S3Prefix(
+            "arn:aws:s3:eu-west-1:123456789012:accesspoint/x", "p", older_than=WEEK, inventory="s3://inv/x/"
+        ),
+        ("access point", "Name the bucket itself"),
+    ),
+    ("endpoint without a scheme", lambda: S3Endpoint(url="minio:9000"), ("'minio:9000'", "https://")),
+    (
+        "endpoint with a bucket",
+        lambda: S3Endpoint(url="http://minio/acme"),
+        ("'http://minio/acme'", "without a bucket"),
+    ),
+    ("endpoint of style path", lambda: S3Endpoint(path_style="path"), ("path_style='path'", "True or False")),  # type: ignore[arg-type]
+    ("endpoint of unclear MD5", lambda: S3Endpoint(content_md5=None), ("content_md5=None", "True or False")),  # type: ignore[arg-type]
+    ("endpoint of a named owner", lambda: S3Endpoint(owner="acme"), ("owner='acme'", "12 digits")),
     # guard
     ("guard of 0 items", lambda: Guard(max_items=0), ("max_items=0", "at least 1")),
     ("guard of -1 items", lambda: Guard(max_items=-1), ("max_items=-1", "at least 1")),
@@ -278,7 +352,18 @@ MISTAKES: list[Mistake] = [
     ("max_sealed of None", lambda: purge(max_sealed=None), ("max_sealed=None", "at least 1")),
     ("database of another type", lambda: purge(database=5), ("database=5", "Engine")),
     ("database without a URL", lambda: purge(database="not a url"), ("database=", "no URL")),
+    ("lock of no kind", lambda: purge(lock="file"), ("lock='file'", "'advisory', 'redis'")),
+    (
+        "advisory lock on SQLite",
+        lambda: purge(lock="advisory", database="sqlite:///app.db"),
+        ('lock="advisory"', "no advisory locks"),
+    ),
     # jobs
+    (
+        "job's lock",
+        lambda: job("x", schedule="@daily", timeout=HOUR, lock="cron"),
+        ("lock='cron'", "'lease'"),
+    ),  # type: ignore[arg-type]
     ("job's name", lambda: job("My Job", schedule="@daily", timeout=HOUR), ("job('My Job')", "a-z")),
     ("job's schedule", lambda: job("x", schedule="soon", timeout=HOUR), ("job('x')", "'soon'")),
     ("job's timeout", lambda: job("x", schedule="@daily", timeout=timedelta(0)), ("job('x')", "timeout=")),
@@ -352,6 +437,12 @@ def test_the_declarations_of_the_design_are_accepted() -> None:
         lambda: Rows(Upload, OLD, owns=S3Keys("acme", func.concat("thumbs/", Upload.s3_key))),
         lambda: Rows(Upload, OLD, may_touch=["audit"]),
         lambda: S3Prefix("acme", "", older_than=WEEK, whole_bucket=True),
+        lambda: prefix(pattern="**/*.[jp][ps]g", min_size=0, max_size=0, storage_class="GLACIER"),
+        lambda: prefix(storage_class=("STANDARD", "STANDARD_IA"), max_delete_rate=0.5),
+        lambda: prefix(inventory="s3://inv/to/acme/daily/", mode="marker"),
+        lambda: prefix(inventory=Inventory("s3://inv/a/manifest.json", max_age=2 * WEEK)),
+        lambda: prefix(client=S3Endpoint(url="https://minio:9000/", path_style=False, content_md5=True)),
+        lambda: S3Endpoint(owner="123456789012", region="eu-central-1"),
         lambda: S3Keys("arn:aws:s3:eu-west-1:123456789012:accesspoint/x", Upload.s3_key),
         lambda: Guard(max_fraction=1, max_items=1),
         lambda: purge(timeout=timedelta(hours=22), schedule="15 3 * * *", tz="Europe/Berlin"),

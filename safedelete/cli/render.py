@@ -1,0 +1,86 @@
+"""The verb that renders deployment files, and holds the committed ones against what would be rendered."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from safedelete.cli.common import load
+from safedelete.errors import ConfigError, DriftError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from safedelete.deploy.jobs import Deployed
+    from safedelete.deploy.spec import Spec
+
+
+class Kind(StrEnum):
+    """What can be rendered."""
+
+    SYSTEMD = "systemd"
+    PROMETHEUS = "prometheus"
+
+
+def render(
+    kind: Annotated[Kind, typer.Argument(help="What to render.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The job file.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The directory of the rendered files.")
+    ] = Path("deploy"),
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="PATH", help="Settings; safedelete.toml beside the job file unless said."
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 10 when a committed file differs.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite also files that were not rendered.")
+    ] = False,
+) -> None:
+    """Render deployment files from the job file. Deletes nothing, and asks nobody: the same input, the same files."""
+    from safedelete.deploy.files import compare, write
+    from safedelete.deploy.jobs import deployed
+    from safedelete.deploy.spec import NAME, read
+
+    path = config or file.parent / NAME
+    jobs = deployed(list(load(file).jobs.values()))
+    files = _rendered(kind, jobs, read(path), path)
+    if not check:
+        written = write(files, out, force=force)
+        for changed in written:
+            typer.echo(f"Wrote {changed}.")
+        typer.echo(f"{len(files)} file(s) in {out}, {len(files) - len(written)} of them as they were.")
+        return
+    differences = compare(files, out)
+    for difference in differences:
+        typer.echo(f"{difference.path}: {difference.what}")
+    if differences:
+        raise DriftError(
+            f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
+            hint=f"safedelete render {kind} {file} --out {out}, then look at the difference and commit it.",
+        )
+    typer.echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
+
+
+def _rendered(kind: Kind, jobs: Sequence[Deployed], spec: Spec, path: Path) -> Mapping[str, str]:
+    match kind:
+        case Kind.SYSTEMD:
+            from safedelete.deploy import systemd
+
+            if spec.systemd is None:
+                raise ConfigError(
+                    f"{path}: the table [systemd] is missing.",
+                    hint="docs/reference/safedelete-toml.md lists its keys.",
+                )
+            return systemd.render(jobs, spec.systemd, spec.environment)
+        case Kind.PROMETHEUS:
+            from safedelete.deploy import prometheus
+
+            return prometheus.render(jobs, spec.prometheus)

@@ -1,0 +1,100 @@
+"""A schedule as systemd's ``OnCalendar`` expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import NoReturn
+
+from safedelete.core.schedule import Schedule
+from safedelete.core.schedule_fields import Days, Pattern
+from safedelete.errors import ConfigError
+
+_WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+
+
+def on_calendar(job: str, schedule: Schedule) -> list[str]:
+    """Return the expressions whose times together are the schedule's.
+
+    Raises:
+        ConfigError: systemd has no expression for it.
+    """
+    if schedule.pattern is None:
+        assert schedule.period is not None
+        return [_rate(job, schedule, schedule.period)]
+    pattern = schedule.pattern
+    days = pattern.days
+    if days.nearest or days.last_workday:
+        _refuse(
+            job, schedule, "OnCalendar knows no workday nearest to a date (W).", "Name weekdays or dates."
+        )
+    return [f"{when} {_times(pattern)} {schedule.zone}".lstrip() for when in _days(days, _dates(pattern))]
+
+
+def _rate(job: str, schedule: Schedule, period: timedelta) -> str:
+    """Return a wall-clock expression of the same rate: a timer's intervals start anew with every boot."""
+    if period == _DAY:
+        return "*-*-* 00:00:00 UTC"
+    if period < _HOUR and not _HOUR % period:
+        return f"*-*-* *:0/{period // _MINUTE}:00 UTC"
+    if period == _HOUR:
+        return "*-*-* *:00:00 UTC"
+    if period < _DAY and not period % _HOUR and not _DAY % period:
+        return f"*-*-* 0/{period // _HOUR}:00:00 UTC"
+    return _refuse(
+        job,
+        schedule,
+        "systemd has no wall-clock times that far apart.",
+        "Use a rate that divides an hour or a day, or name the times.",
+    )
+
+
+def _refuse(job: str, schedule: Schedule, what: str, hint: str) -> NoReturn:
+    raise ConfigError(f"{job}: {schedule.text!r} cannot be a systemd timer: {what}", hint=hint)
+
+
+def _days(days: Days, prefix: str) -> list[str]:
+    """Return weekday-and-date parts; cron's "date or weekday" takes two."""
+    week = "" if days.weekdays is None else _listed(_WEEK[day] for day in sorted(days.weekdays)) + " "
+    some_dates = days.dates is not None or bool(days.before_last)
+    by_date = []
+    if days.dates is not None:
+        by_date.append(f"{prefix}-{_numbers(days.dates, range(1, 32))}")
+    if days.before_last:
+        by_date.append(f"{prefix}~{_numbers({back + 1 for back in days.before_last}, ())}")
+    found = []
+    if some_dates and week and days.either:
+        found = [*by_date, f"{week}{prefix}-*"]
+    elif some_dates:
+        found = [week + dates for dates in by_date]
+    elif week:
+        found = [f"{week}{prefix}-*"]
+    for day, place in sorted(days.nth):
+        found.append(f"{_WEEK[day]} {prefix}-{7 * place - 6:02}..{min(7 * place, 31):02}")
+    found += [f"{_WEEK[day]} {prefix}~07/1" for day in sorted(days.last_of)]
+    return found or [f"{prefix}-*"]
+
+
+def _dates(pattern: Pattern) -> str:
+    years = "*" if pattern.years is None else _listed(str(year) for year in sorted(pattern.years))
+    return f"{years}-{_numbers(pattern.months, range(1, 13))}"
+
+
+def _times(pattern: Pattern) -> str:
+    # Every parser makes its times as a product of hours, minutes and seconds.
+    hours = {seconds // 3600 for seconds in pattern.times}
+    minutes = {seconds // 60 % 60 for seconds in pattern.times}
+    rest = {seconds % 60 for seconds in pattern.times}
+    parts = (_numbers(hours, range(24)), _numbers(minutes, range(60)), _numbers(rest, range(60)))
+    return ":".join(parts)
+
+
+def _numbers(values: Collection[int], every: Collection[int]) -> str:
+    return "*" if set(values) == set(every) else _listed(f"{value:02}" for value in sorted(values))
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ",".join(values)

@@ -1,0 +1,110 @@
+"""``safedelete.toml``: what a deployment needs beside the job file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from safedelete.errors import ConfigError
+
+NAME: Final = "safedelete.toml"
+
+Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Absolute = Annotated[str, StringConstraints(pattern=r"^/[^\s%\"'\\]*$")]
+"""A path as systemd takes it without quoting: blanks, quotes and ``%`` have a meaning of their own in a unit."""
+
+
+class Part(BaseModel):
+    """One table of the file; a key that is not known is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+class Systemd(Part):
+    """``[systemd]``: how the jobs run on a host.
+
+    Attributes:
+        command: The program and its first arguments, as an absolute path; ``run FILE NAME`` is added.
+        job_file: Where the job file lies on the host.
+        environment_file: A file of ``NAME=value`` lines, for the URLs; readable by root alone will do.
+        alert: A program that tells somebody; called with the unit's name when a run fails.
+        user: Who runs it; a user of its own for the time of the run unless said.
+        writable: Directories that the job may write, beside its own under /var/lib.
+        prefix: What the units' names begin with.
+    """
+
+    command: Annotated[list[Absolute], Field(min_length=1)]
+    job_file: Absolute
+    environment_file: Absolute
+    alert: Annotated[list[Absolute], Field(min_length=1)]
+    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = None
+    writable: list[Absolute] = []
+    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
+
+
+class Prometheus(Part):
+    """``[prometheus]``: the alert rules.
+
+    Attributes:
+        labels: Added to every alert, for routing.
+        runbook: An address where each alert is explained; ``{alert}`` and ``{job}`` in it are replaced.
+        evaluation_minutes: How often rules are evaluated, at most; the unit tests go by it.
+    """
+
+    labels: dict[Word, Word] = {}
+    runbook: Word | None = None
+    evaluation_minutes: Annotated[int, Field(ge=1, le=60)] = 1
+
+
+class Spec(Part):
+    """The whole file.
+
+    Attributes:
+        environment: Name of the environment, which the ledger is bound to.
+    """
+
+    environment: Word
+    systemd: Systemd | None = None
+    prometheus: Prometheus = Prometheus()
+
+
+def read(path: Path) -> Spec:
+    """Read and check ``safedelete.toml``.
+
+    Raises:
+        ConfigError: It is missing, is not TOML, or has an unknown key or a value out of range; says which.
+    """
+    try:
+        found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path}: there is no such file.",
+            hint=f"Write {NAME} beside the job file, or name it with --config; "
+            "docs/reference/safedelete-toml.md lists its keys.",
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}.") from error
+    try:
+        return Spec.model_validate(found)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_said(error)}") from error
+
+
+def _said(error: ValidationError) -> str:
+    """Say what is wrong, every mistake on a line of its own."""
+    lines = []
+    for one in error.errors():
+        key = ".".join(str(part) for part in one["loc"])
+        match one["type"]:
+            case "extra_forbidden":
+                lines.append(f"{key} is not a known key.")
+            case "missing":
+                lines.append(f"{key} is missing.")
+            case _:
+                lines.append(f"{key} is {one['input']!r}: {one['msg'][0].lower()}{one['msg'][1:]}.")
+    return "\n  ".join(lines)

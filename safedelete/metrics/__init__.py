@@ -1,0 +1,1 @@
+"""Where events go: a log line, CloudWatch, Prometheus, OpenTelemetry, a ping, a message to a person."""

@@ -1,0 +1,61 @@
+"""Sends each event to every sink at once, and waits for none of them longer than it may take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from safedelete.core.event import RunEvent
+from safedelete.ports.clock import Clock
+from safedelete.ports.sink import Sink
+
+log = structlog.get_logger("safedelete.metrics")
+
+SECONDS: Final = 10.0
+"""How long all sinks together may take for one event: well within the 20 s of grace after a stop, twice over."""
+
+
+def send(sinks: Sequence[Sink], event: RunEvent, clock: Clock, *, seconds: float = SECONDS) -> None:
+    """Send an event to every sink. Never raises.
+
+    Each has a thread of its own, so that one that hangs holds up neither the others nor the run. A thread that is
+    still busy afterwards is left to itself; it is a daemon, and ends with the process at the latest.
+
+    Args:
+        sinks: The receivers.
+        event: What to send.
+        clock: Tells how much of the time is left.
+        seconds: How long all of them together may take.
+    """
+    threads = [
+        threading.Thread(target=_one, args=(sink, event), name=f"safedelete-{sink.name}", daemon=True)
+        for sink in sinks
+    ]
+    end = clock.uptime() + seconds
+    for thread in threads:
+        thread.start()
+    for sink, thread in zip(sinks, threads, strict=True):
+        thread.join(max(0.0, end - clock.uptime()))
+        if thread.is_alive():
+            log.warning(
+                "a metrics sink hangs; the run goes on without it",
+                sink=sink.name,
+                job=event.job,
+                seconds=seconds,
+            )
+
+
+def _one(sink: Sink, event: RunEvent) -> None:
+    try:
+        sink.send(event)
+    # Whatever a sink's library raises, the run's result is not its business.
+    except Exception as error:
+        log.warning(
+            "a metrics sink failed; the run goes on without it",
+            sink=sink.name,
+            job=event.job,
+            error=f"{type(error).__name__}: {error}",
+        )

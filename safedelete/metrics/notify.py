@@ -1,0 +1,114 @@
+"""Calls a person: a refusal, a failure or a run that did not end, with what it said and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from safedelete.core.event import Ending, RunEvent
+from safedelete.metrics.addresses import post, web_address, without_password
+from safedelete.metrics.lines import said
+
+CALLED_FOR: Final = frozenset({Ending.REFUSED, Ending.FAILED, Ending.INTERRUPTED, Ending.CRASHED})
+"""A skipped run is told by the one that holds the lock, or by ``status``."""
+
+
+def headline(event: RunEvent) -> str:
+    """Return one line about an event."""
+    where = f" ({event.environment})" if event.environment else ""
+    how = "" if event.ending is None else event.ending.value
+    return f"safedelete: {event.job}{where} {how}".rstrip()
+
+
+def text(event: RunEvent) -> str:
+    """Return what a person needs, in a few lines."""
+    lines = [headline(event)]
+    if event.message:
+        lines.append(event.message)
+    if event.run is not None:
+        lines.append(f"Run {event.run}, started {event.started_at:%Y-%m-%d %H:%M} UTC.")
+    if event.codes:
+        lines.append("Findings: " + ", ".join(event.codes))
+    if event.approve:
+        lines.append("If this is right: " + event.approve)
+    return "\n".join(lines)
+
+
+class WebhookNote:
+    """A POST with a JSON body: ``text`` for a person (Slack and its kin show it), the rest for programs.
+
+    Args:
+        url: The address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = web_address(url, "SAFEDELETE_NOTIFY")
+        self.name = f"notify:{without_password(url)}"
+
+    def send(self, event: RunEvent) -> None:
+        """Post an event worth calling for."""
+        if event.ending in CALLED_FOR:
+            body = {"text": text(event), **said(event), "approve": event.approve or None}
+            post(self._url, json.dumps(body).encode(), "application/json")
+
+
+def _sns(region: str) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "sns",
+        region_name=region,
+        config=Config(
+            connect_timeout=3, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2}
+        ),
+    )
+
+
+class SnsNote:
+    """A message to an SNS topic. Needs ``sns:Publish`` on it.
+
+    Args:
+        topic: The topic's ARN.
+        connect: Makes the client for a region, when it is first needed.
+    """
+
+    def __init__(self, topic: str, connect: Callable[[str], Any] = _sns) -> None:
+        self._topic = topic
+        self._connect = connect
+        self.name = f"notify:{topic.rpartition(':')[2]}"
+
+    def send(self, event: RunEvent) -> None:
+        """Publish an event worth calling for."""
+        if event.ending in CALLED_FOR:
+            # A subject is ASCII, of at most 100 letters.
+            subject = headline(event).encode("ascii", "replace").decode()[:100]
+            self._connect(self._topic.split(":")[3]).publish(
+                TopicArn=self._topic, Subject=subject, Message=text(event)
+            )
+
+
+class AppriseNote:
+    """Any address that Apprise knows (``slack://…``, ``mailto://…``); needs the extra ``apprise``.
+
+    Args:
+        url: The address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.name = f"notify:{url.split(':', 1)[0]}"
+
+    def send(self, event: RunEvent) -> None:
+        """Send an event worth calling for.
+
+        Raises:
+            ConnectionError: Apprise could not deliver it.
+        """
+        if event.ending in CALLED_FOR:
+            from apprise import Apprise
+
+            calling = Apprise()
+            if not calling.add(self._url) or not calling.notify(title=headline(event), body=text(event)):
+                raise ConnectionError("Apprise could not deliver the message")

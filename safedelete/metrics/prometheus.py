@@ -1,0 +1,156 @@
+"""Prometheus: a file for node_exporter's textfile collector, or a Pushgateway."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from safedelete.core.event import (
+    JOB_LABEL,
+    SERIES_ENDED_AT,
+    SERIES_STARTED_AT,
+    SERIES_SUCCEEDED_AT,
+    STARTED,
+    Ending,
+    RunEvent,
+    numbers,
+)
+from safedelete.metrics.addresses import without_password
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+TIMES: Final = {
+    SERIES_STARTED_AT: "When the last run started, Unix time.",
+    SERIES_ENDED_AT: "When the last run ended, Unix time.",
+    SERIES_SUCCEEDED_AT: "When the last successful run ended, Unix time.",
+}
+
+
+class TextfileSink:
+    """A file a job in a directory of node_exporter's textfile collector, replaced in one step.
+
+    What an event does not tell is kept from the file as it was: a failed run must not take away when the last
+    successful one ended, which the alert on missed runs goes by.
+
+    Args:
+        path: The directory; or one file, ending in ``.prom``, where there is only one job.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = f"textfile:{path}"
+
+    def send(self, event: RunEvent) -> None:
+        """Replace the job's file."""
+        from prometheus_client import generate_latest
+
+        path = self.path_of(event.job)
+        fresh = generate_latest(registry(event)).decode()
+        named = set(_series(fresh))
+        kept = "".join(block for name, block in _blocks(_read(path)) if name not in named)
+        # In the same directory, so that the replacement is one step; without .prom, so that it is not collected.
+        scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            scratch.write_text(kept + fresh, encoding="utf-8")
+            # The collector is another user's process.
+            scratch.chmod(0o644)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    def path_of(self, job: str) -> Path:
+        """Return a job's file."""
+        if self._path.suffix == ".prom":
+            return self._path
+        return self._path / f"safedelete_{re.sub(r'[^A-Za-z0-9_-]', '_', job)}.prom"
+
+
+class PushgatewaySink:
+    """A Pushgateway, added to with POST: what an event does not tell stays as it was.
+
+    PUT would replace the whole group, and take the last success away when a run fails.
+
+    Args:
+        url: The gateway's address; user and password in it go as basic authentication.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.name = f"pushgateway:{without_password(url)}"
+
+    def send(self, event: RunEvent) -> None:
+        """Push the event's numbers."""
+        from prometheus_client import pushadd_to_gateway
+
+        pushadd_to_gateway(
+            self._url,
+            job="safedelete",
+            registry=registry(event, pushed=True),
+            grouping_key={JOB_LABEL: event.job},
+            timeout=5,
+        )
+
+
+def registry(event: RunEvent, *, pushed: bool = False) -> CollectorRegistry:
+    """Return an event's numbers as gauges.
+
+    Args:
+        event: The event.
+        pushed: The gateway adds the job's label itself, from the group.
+    """
+    from prometheus_client import CollectorRegistry, Gauge
+
+    made = CollectorRegistry()
+    always = {} if pushed else {JOB_LABEL: event.job}
+    gauges: dict[str, Gauge] = {}
+
+    def put(series: str, meaning: str, labels: dict[str, str], number: float) -> None:
+        gauge = gauges.get(series)
+        if gauge is None:
+            gauge = gauges[series] = Gauge(series, meaning, [*always, *labels], registry=made)
+        (gauge.labels(**always, **labels) if always or labels else gauge).set(number)
+
+    for metric, number in numbers(event).items():
+        # A start is told by its time.
+        if metric is not STARTED:
+            put(metric.series, metric.meaning, dict(metric.labels), number)
+    for series, at in _times(event):
+        put(series, TIMES[series], {}, at)
+    return made
+
+
+def _times(event: RunEvent) -> Iterator[tuple[str, float]]:
+    if event.ending not in (Ending.SKIPPED, Ending.CRASHED):
+        yield SERIES_STARTED_AT, event.started_at.timestamp()
+    if event.ending is not None and event.ended_at is not None:
+        yield SERIES_ENDED_AT, event.ended_at.timestamp()
+        if event.ending is Ending.SUCCEEDED:
+            yield SERIES_SUCCEEDED_AT, event.ended_at.timestamp()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each series of a text with its lines, comments included."""
+    name, lines = "", list[str]()
+    for line in text.splitlines(keepends=True):
+        if line.startswith("# HELP "):
+            if lines:
+                yield name, "".join(lines)
+            name, lines = line.split(" ", 3)[2], []
+        lines.append(line)
+    if lines:
+        yield name, "".join(lines)
+
+
+def _series(text: str) -> Iterator[str]:
+    return (name for name, _ in _blocks(text))

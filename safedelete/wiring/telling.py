@@ -1,0 +1,102 @@
+"""Tells the sinks of a run: when it starts, and how it ended, whatever ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from shlex import quote
+
+import structlog
+
+from safedelete.core.event import RunEvent
+from safedelete.declare import Declared, Purge
+from safedelete.errors import ExitCode, SafeDeleteError
+from safedelete.metrics.fanout import send
+from safedelete.metrics.parse import notes, sinks
+from safedelete.metrics.tail import tail
+from safedelete.ports import Clock, LedgerReader, RunRecord
+from safedelete.ports.sink import Sink
+from safedelete.runner.report import Report
+from safedelete.runner.telling import code_of_end, crashed, ended, why
+from safedelete.wiring.settings import Settings
+
+log = structlog.get_logger("safedelete.metrics")
+
+
+class Telling:
+    """Tells of one run. Implements ``ports.Teller``.
+
+    Args:
+        job: The job.
+        settings: What the environment says.
+        clock: The clocks.
+        to: The sinks; None for those that the environment names.
+    """
+
+    def __init__(
+        self, job: Declared, settings: Settings, clock: Clock, to: Sequence[Sink] | None = None
+    ) -> None:
+        self._sinks = [*sinks(settings.metrics, tail), *notes(settings.notify)] if to is None else to
+        self._clock = clock
+        self._start = RunEvent(
+            job=job.name,
+            kind="purge" if isinstance(job, Purge) else "job",
+            environment=settings.environment,
+            started_at=clock.now(),
+        )
+        self._file = quote(settings.file) if settings.file else "FILE"
+        self._record: RunRecord | None = None
+
+    def started(self, run: str) -> None:
+        """Tell that the run works under this id now, once."""
+        if self._start.run != run:
+            self._start = replace(self._start, run=run)
+            send(self._sinks, self._start, self._clock)
+
+    def crashed(self, record: RunRecord) -> None:
+        """Tell of an earlier run whose process died."""
+        send(self._sinks, crashed(record, self._start.environment, self._clock.now()), self._clock)
+
+    def cut_off(self, why: str) -> None:
+        """Tell that this run's process is about to be ended by force."""
+        event = ended(self._start, ExitCode.INCOMPLETE, self._now(), why, None, file=self._file)
+        send(self._sinks, event, self._clock)
+
+    @contextmanager
+    def remembering(self, ledger: LedgerReader) -> Iterator[None]:
+        """Look at the run's record on the way out, while the ledger can still be read."""
+        try:
+            yield
+        finally:
+            if self._start.run is not None:
+                # How the run ended is being told already; without the record the numbers are left out.
+                with suppress(SafeDeleteError):
+                    self._record = ledger.record(self._start.run)
+
+    def ended(self, report: Report | None, error: BaseException | None) -> None:
+        """Tell how it ended."""
+        code = code_of_end(error, ExitCode.DONE if report is None else report.exit_code)
+        message = why(error, "" if report is None else report.message)
+        send(
+            self._sinks,
+            ended(self._start, code, self._now(), message, self._record, file=self._file),
+            self._clock,
+        )
+
+    def _now(self) -> datetime:
+        # A clock that was set back meanwhile must not give a run a negative length.
+        return max(self._clock.now(), self._start.started_at)
+
+
+@contextmanager
+def told(telling: Telling) -> Iterator[list[Report]]:
+    """Tell how what happens inside ends; the report is put into the list."""
+    reports: list[Report] = []
+    try:
+        yield reports
+    except BaseException as error:
+        telling.ended(None, error)
+        raise
+    telling.ended(reports[0] if reports else None, None)

@@ -1,0 +1,302 @@
+"""Each sink sends every number of an event, and only what is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from safedelete.core.event import METRICS, STARTED, Ending, RunEvent, numbers
+from safedelete.core.outcome import Outcome
+from safedelete.errors import ConfigError, ExitCode
+from safedelete.metrics.cloudwatch import CloudWatchSink
+from safedelete.metrics.lines import emf
+from safedelete.metrics.notify import AppriseNote, SnsNote, WebhookNote
+from safedelete.metrics.otlp import OtlpSink
+from safedelete.metrics.parse import notes, sinks
+from safedelete.metrics.ping import PingSink, as_uuid
+from safedelete.metrics.prometheus import PushgatewaySink, TextfileSink
+from safedelete.testing.servers import Moto
+from tests.metrics.conftest import RUN, event
+from tests.metrics.listening import Listener
+
+
+def test_an_end_tells_of_every_metric_but_the_start(success: RunEvent) -> None:
+    assert set(numbers(success)) == set(METRICS) - {STARTED}
+
+
+def test_exactly_one_ending_is_1_and_every_other_is_0() -> None:
+    for how in Ending:
+        found = numbers(event(how, ExitCode.DONE))
+        ways = {m.labels[0][1]: n for m, n in found.items() if m.labels and m.labels[0][0] == "ending"}
+        assert ways == {other.value: float(other is how) for other in Ending}
+
+
+def test_what_is_not_known_is_left_out_and_never_zero() -> None:
+    found = numbers(event(Ending.FAILED, ExitCode.STORE, planned_rows=None, planned_bytes=None, limit=None))
+    names = {metric.name for metric in found}
+    assert "PlannedObjects" in names
+    assert not names & {"PlannedRows", "PlannedBytes", "GuardLimit"}
+
+
+@pytest.mark.parametrize("how", [Ending.SKIPPED, Ending.CRASHED])
+def test_a_run_that_did_not_work_says_nothing_of_how_long_one_takes(how: Ending) -> None:
+    assert {m.name for m in numbers(event(how, ExitCode.SKIPPED))} == {e.value.capitalize() for e in Ending}
+
+
+def test_an_embedded_metric_line_declares_and_holds_every_number(success: RunEvent) -> None:
+    line = json.loads(json.dumps(emf(success)))
+    (declared,) = line["_aws"]["CloudWatchMetrics"]
+    assert declared["Namespace"] == "safedelete"
+    assert {m["Name"]: line[m["Name"]] for m in declared["Metrics"]} == {
+        m.name: n for m, n in numbers(success).items()
+    }
+    assert all(dimension in line for dimension in declared["Dimensions"][0])
+    assert line["_aws"]["Timestamp"] == 1780283790000
+    # CloudWatch takes at most 100 metrics in one line.
+    assert len(declared["Metrics"]) < 100
+
+
+def test_cloudwatch_holds_every_number_afterwards(moto_s3: Moto, success: RunEvent) -> None:
+    client: Any = boto3.client("cloudwatch", endpoint_url=moto_s3.endpoint, region_name="us-east-1")
+    CloudWatchSink(lambda: client).send(success)
+    held = {
+        metric["MetricName"]: metric["Dimensions"]
+        for page in client.get_paginator("list_metrics").paginate(Namespace="safedelete")
+        for metric in page["Metrics"]
+    }
+    assert set(held) == {metric.name for metric in numbers(success)}
+    assert all(d == [{"Name": "job_name", "Value": "expired-uploads"}] for d in held.values())
+
+
+# --- Prometheus
+
+
+def read(path: Path) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(path.read_text())
+        for sample in family.samples
+    }
+
+
+def value(path: Path, series: str, **labels: str) -> float | None:
+    return read(path).get((series, tuple(sorted({"job_name": "expired-uploads", **labels}.items()))))
+
+
+def test_a_text_file_holds_every_number_and_nothing_stays_beside_it(
+    tmp_path: Path, success: RunEvent
+) -> None:
+    TextfileSink(tmp_path).send(success)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "safedelete_expired-uploads.prom"
+    assert path.stat().st_mode & 0o044 == 0o044
+    for metric, number in numbers(success).items():
+        assert value(path, metric.series, **dict(metric.labels)) == number
+    assert value(path, "safedelete_last_success_timestamp_seconds") == 1780283790
+
+
+@pytest.mark.parametrize("how", [None, *(e for e in Ending if e is not Ending.SUCCEEDED)])
+def test_no_later_event_takes_the_last_success_away(
+    tmp_path: Path, success: RunEvent, start: RunEvent, how: Ending | None
+) -> None:
+    sink = TextfileSink(tmp_path)
+    sink.send(success)
+    sink.send(start if how is None else event(how, ExitCode.STORE))
+    path = sink.path_of("expired-uploads")
+    assert value(path, "safedelete_last_success_timestamp_seconds") == 1780283790
+    assert value(path, "safedelete_last_run", ending="succeeded") == float(how is None)
+    assert value(path, "safedelete_last_items", outcome=Outcome.GONE.value) == 2
+
+
+def test_a_file_that_breaks_off_midway_is_never_seen(tmp_path: Path, success: RunEvent) -> None:
+    sink = TextfileSink(tmp_path)
+    sink.send(success)
+    before = sink.path_of("expired-uploads").read_text()
+    real = Path.replace
+    with pytest.MonkeyPatch.context() as patch:
+
+        def full(path: Path, target: Path) -> Path:
+            assert sink.path_of("expired-uploads").read_text() == before
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(OSError, match="No space"):
+            sink.send(event(Ending.FAILED, ExitCode.STORE))
+    assert Path.replace is real
+    assert sink.path_of("expired-uploads").read_text() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_pushgateway_is_added_to_and_never_replaced(listener: Listener, success: RunEvent) -> None:
+    PushgatewaySink(listener.url).send(success)
+    (sent,) = listener.sent
+    assert (sent.method, sent.path) == ("POST", "/metrics/job/safedelete/job_name/expired-uploads")
+    assert b"safedelete_last_success_timestamp_seconds 1.78028379e+09" in sent.body
+    assert b"job_name=" not in sent.body
+
+
+def test_otlp_is_delivered_before_it_returns(listener: Listener, success: RunEvent) -> None:
+    OtlpSink(f"{listener.url}/v1/metrics").send(success)
+    (sent,) = listener.sent
+    assert sent.path == "/v1/metrics"
+    for metric in numbers(success):
+        assert metric.series.encode() in sent.body
+    listener.status = 400
+    with pytest.raises(ConnectionError):
+        OtlpSink(f"{listener.url}/v1/metrics").send(success)
+
+
+# --- pings
+
+
+def test_the_run_id_of_a_ping_is_a_uuid_of_the_same_number() -> None:
+    assert as_uuid("0" * 26) == "00000000-0000-0000-0000-000000000000"
+    assert as_uuid("7" + "Z" * 25) == "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "path"),
+    [
+        (None, ExitCode.DONE, "/check/start"),
+        (Ending.SUCCEEDED, ExitCode.DONE, "/check"),
+        (Ending.FAILED, ExitCode.STORE, "/check/7"),
+        (Ending.FAILED, ExitCode.UNEXPECTED, "/check/1"),
+        (Ending.INTERRUPTED, ExitCode.INCOMPLETE, "/check/4"),
+        (Ending.REFUSED, ExitCode.REFUSED, "/check/3"),
+        (Ending.SKIPPED, ExitCode.SKIPPED, "/check/log"),
+        (Ending.CRASHED, None, "/check/fail"),
+    ],
+)
+def test_each_end_has_its_ping(
+    listener: Listener, start: RunEvent, how: Ending | None, code: ExitCode, path: str
+) -> None:
+    PingSink(f"{listener.url}/check", lambda: "a line").send(start if how is None else event(how, code))
+    (sent,) = listener.sent
+    assert sent.path == f"{path}?rid={as_uuid(RUN)}"
+    assert sent.body == (b"" if how is None else b"3 of 21 are gone.\na line")
+
+
+def test_a_ping_keeps_what_its_address_asks_for_and_names_the_job(
+    listener: Listener, start: RunEvent
+) -> None:
+    PingSink(f"{listener.url}/key/{{job}}?create=1").send(start)
+    assert listener.paths == [f"/key/expired-uploads/start?create=1&rid={as_uuid(RUN)}"]
+
+
+def test_a_long_log_is_cut_at_its_beginning(listener: Listener, success: RunEvent) -> None:
+    PingSink(listener.url, lambda: "x" * 20_000 + "end").send(success)
+    assert len(listener.sent[0].body) == 10_000
+    assert listener.sent[0].body.endswith(b"end")
+
+
+def test_a_password_in_an_address_goes_as_a_header_and_is_never_shown(
+    listener: Listener, start: RunEvent
+) -> None:
+    sink = PingSink(listener.url.replace("http://", "http://me:s%20cret@") + "/uuid")
+    sink.send(start)
+    assert listener.sent[0].headers["Authorization"] == "Basic bWU6cyBjcmV0"
+    assert "cret" not in sink.name
+    assert "uuid" not in sink.name
+
+
+# --- people
+
+
+def test_a_webhook_is_told_the_sentence_the_codes_and_the_command(listener: Listener) -> None:
+    refused = event(
+        Ending.REFUSED, ExitCode.REFUSED, codes=("SD101",), approve=f"safedelete approve {RUN} --file jobs.py"
+    )
+    WebhookNote(f"{listener.url}/hook").send(refused)
+    body = json.loads(listener.sent[0].body)
+    assert body["text"].splitlines() == [
+        "safedelete: expired-uploads (test) refused",
+        "3 of 21 are gone.",
+        f"Run {RUN}, started 2026-06-01 03:15 UTC.",
+        "Findings: SD101",
+        f"If this is right: safedelete approve {RUN} --file jobs.py",
+    ]
+    assert body["state"] == "refused"
+    assert body["codes"] == ["SD101"]
+
+
+def test_nobody_is_called_for_a_success_or_a_start(
+    listener: Listener, success: RunEvent, start: RunEvent
+) -> None:
+    for quiet in (success, start, event(Ending.SKIPPED, ExitCode.SKIPPED)):
+        WebhookNote(listener.url).send(quiet)
+    assert listener.sent == []
+
+
+def test_a_topic_is_published_to_in_its_own_region() -> None:
+    published: list[tuple[str, dict[str, str]]] = []
+
+    class Client:
+        def __init__(self, region: str) -> None:
+            self.region = region
+
+        def publish(self, **message: str) -> None:
+            published.append((self.region, message))
+
+    SnsNote("arn:aws:sns:eu-west-1:123456789012:alerts", Client).send(event(Ending.FAILED, ExitCode.STORE))
+    ((region, message),) = published
+    assert region == "eu-west-1"
+    assert message["TopicArn"] == "arn:aws:sns:eu-west-1:123456789012:alerts"
+    assert message["Subject"] == "safedelete: expired-uploads (test) failed"
+
+
+# Apprise's own imports, on Python 3.11 and 3.12.
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+def test_an_address_that_apprise_cannot_deliver_to_is_an_error(listener: Listener) -> None:
+    host = listener.url.removeprefix("http://")
+    AppriseNote(f"json://{host}/hook").send(event(Ending.FAILED, ExitCode.STORE))
+    assert "failed" in json.loads(listener.sent[0].body)["title"]
+    listener.status = 500
+    with pytest.raises(ConnectionError):
+        AppriseNote(f"json://{host}/hook").send(event(Ending.FAILED, ExitCode.STORE))
+
+
+# --- the variables
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "logs",
+        "ping",
+        "ping:ftp://x/y",
+        "pushgateway:",
+        "textfile:/no/such/directory",
+        "emf:x",
+        "otlp:nowhere",
+    ],
+)
+def test_a_sink_that_is_not_known_is_an_error_that_says_what_is(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        sinks(text)
+    assert "SAFEDELETE_METRICS" in str(error.value)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("text", ["alerts@example.com", "arn:aws:sqs:eu-west-1:1:q", "arn:aws:sns:topic"])
+def test_somebody_who_cannot_be_called_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="SAFEDELETE_NOTIFY"):
+        notes(text)
+
+
+def test_several_are_separated_by_commas_or_blanks(tmp_path: Path) -> None:
+    found = sinks(f"log, emf textfile:{tmp_path},ping:https://hc.example/uuid")
+    assert [sink.name for sink in found] == [
+        "log",
+        "emf",
+        f"textfile:{tmp_path}",
+        "ping:https://hc.example/…",
+    ]
+    assert [sink.name for sink in notes("https://me:pw@example.com/secret slack://a/b/c")] == [
+        "notify:https://example.com/…",
+        "notify:slack",
+    ]

@@ -1,0 +1,265 @@
+"""What a run tells, and that telling never changes what it does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from safedelete.core.event import RunEvent
+from safedelete.metrics.fanout import send
+from safedelete.metrics.ping import as_uuid
+from safedelete.testing.memory import ManualClock
+from safedelete.testing.servers import StubS3
+from safedelete.testing.servers.faults import refusing
+from safedelete.wiring.settings import SystemClock
+from tests.e2e.world import World, before_execute, ended
+from tests.metrics.listening import Listener
+
+JOB = """
+import signal, time
+from datetime import timedelta
+from safedelete import job
+
+@job("reminders", schedule="rate(1 hour)", timeout=timedelta(minutes=5), grace=timedelta(seconds=5))
+def reminders(run):
+    run.processed(3)
+    BODY
+"""
+
+
+@pytest.fixture
+def world(tmp_path: object) -> Iterator[World]:
+    with StubS3() as store:
+        store.create_bucket("acme")
+        url = sa.make_url(f"sqlite:///{tmp_path}/app.db")
+        made = World("sqlite", url, store, "acme", tmp_path)  # type: ignore[arg-type]  # a stub has what is used here
+        yield made
+        made.clean_up()
+
+
+def rid(listener: Listener) -> str:
+    return listener.paths[0].partition("rid=")[2]
+
+
+def pinged(listener: Listener) -> list[str]:
+    """Return the pings' paths; every one is of the same run."""
+    own = rid(listener)
+    assert all(path.endswith(f"?rid={own}") for path in listener.paths)
+    return [path.partition("?")[0] for path in listener.paths]
+
+
+def test_a_success_pings_its_start_and_its_end(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    done = world.cli("run", jobs, "--json", SAFEDELETE_METRICS=f"log,ping:{listener.url}/c", expect=0)
+    assert pinged(listener) == ["/c/start", "/c"]
+    assert rid(listener) == as_uuid(done.run)
+    assert b"3 of 3 are gone." in listener.sent[1].body
+    assert b"finished" in listener.sent[1].body
+    (line,) = [line for line in done.log if line["event"] == "run ended"]
+    assert (line["job"], line["run"], line["state"], line["exit_code"]) == (
+        "expired-uploads",
+        done.run,
+        "succeeded",
+        0,
+    )
+    assert line["items"] == {"deleted": 3, "gone": 0, "changed": 0, "blocked": 0, "failed": 0, "unknown": 0}
+    assert (line["planned_rows"], line["planned_objects"]) == (3, 3)
+    assert line["limit"] > 3
+    assert [line["event"] for line in done.log].count("run started") == 1
+
+
+def test_a_refusal_pings_its_exit_code_and_calls_with_the_command(world: World, listener: Listener) -> None:
+    jobs = world.ready(options="guard=Guard(max_items=2),")
+    done = world.cli(
+        "run",
+        jobs,
+        "--json",
+        SAFEDELETE_METRICS=f"ping:{listener.url}/c",
+        SAFEDELETE_NOTIFY=f"{listener.url}/hook",
+        SAFEDELETE_FILE=str(jobs),
+        expect=3,
+    )
+    note = next(json.loads(sent.body) for sent in listener.sent if sent.path == "/hook")
+    assert [path.partition("?")[0] for path in listener.paths if path != "/hook"] == ["/c/start", "/c/3"]
+    assert note["codes"] == ["SD101"]
+    assert "max_items is 2" in note["text"]
+    assert "Nothing was deleted." in note["text"]
+    assert note["approve"] == f"safedelete approve {done.run} --file {jobs} --reason '…'"
+    # The command works as it is.
+    run = note["approve"].split()[2]
+    world.cli("approve", run, "--file", jobs, "--reason", "spring cleaning", expect=0)
+
+
+def test_what_nobody_can_accept_comes_with_no_command(world: World, listener: Listener) -> None:
+    jobs = world.ready(options="max_sealed=2,")
+    world.cli("run", jobs, SAFEDELETE_METRICS="", SAFEDELETE_NOTIFY=f"{listener.url}/hook", expect=3)
+    assert json.loads(listener.sent[0].body)["approve"] is None
+
+
+def test_a_failure_pings_its_exit_code_with_what_is_left(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    store: StubS3 = world.store  # type: ignore[assignment]
+    with before_execute(lambda: store.always(refusing(403, "AccessDenied"))):
+        done = world.cli("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c")
+    assert done.code == 7
+    assert pinged(listener) == ["/c/start", "/c/7"]
+
+
+def test_a_run_whose_lock_is_held_only_leaves_a_note(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    metrics = f"ping:{listener.url}/c"
+    with before_execute(lambda: world.cli("run", jobs, SAFEDELETE_METRICS=metrics, expect=5)):
+        world.cli("run", jobs, SAFEDELETE_METRICS=metrics, expect=0)
+    assert [path.partition("?")[0] for path in listener.paths] == ["/c/start", "/c/log", "/c"]
+    assert "rid" not in listener.paths[1]
+
+
+def test_a_database_that_is_not_there_is_told_of_too(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    world.cli(
+        "run",
+        jobs,
+        SAFEDELETE_METRICS=f"ping:{listener.url}/c",
+        SAFEDELETE_DATABASE_URL="sqlite:////no/such/place.db",
+    )
+    assert len(listener.paths) == 1
+    assert listener.paths[0] in ("/c/7", "/c/8")
+
+
+def test_a_stop_pings_the_exit_code_of_an_interrupted_run(world: World, listener: Listener) -> None:
+    source = JOB.replace(
+        "BODY", "print('working', flush=True)\n    while True: run.checkpoint(); time.sleep(0.05)"
+    )
+    jobs = world.jobs(source=source)
+    world.cli("init", jobs, expect=0)
+    process = world.start("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    process.send_signal(signal.SIGTERM)
+    assert ended(process).code == 4
+    assert pinged(listener) == ["/c/start", "/c/4"]
+
+
+def test_a_killed_run_is_told_of_by_the_next(world: World, listener: Listener) -> None:
+    source = JOB.replace("BODY", "print('working', flush=True)\n    time.sleep(60 if not HURRY else 0)")
+    world.extra["SAFEDELETE_LEASE_SECONDS"] = "1"
+    jobs = world.jobs(source=source.replace("HURRY", "False"))
+    world.cli("init", jobs, expect=0)
+    process = world.start("run", jobs, SAFEDELETE_METRICS="")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    process.kill()
+    process.communicate()
+    world.jobs(source=source.replace("HURRY", "True"))
+    end = time.monotonic() + 30
+    while world.cli("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c").code == 5:
+        assert time.monotonic() < end
+        listener.sent.clear()
+    assert [path.partition("?")[0] for path in listener.paths] == ["/c/fail", "/c/start", "/c"]
+
+
+def test_a_function_that_raises_is_told_of_without_its_text(world: World, listener: Listener) -> None:
+    jobs = world.jobs(source=JOB.replace("BODY", "raise ValueError('password=hunter2')"))
+    world.cli("init", jobs, expect=0)
+    with pytest.raises(ValueError, match="hunter2"):
+        world.cli("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c")
+    assert pinged(listener) == ["/c/start", "/c/1"]
+    assert b"hunter2" not in listener.sent[1].body
+
+
+def test_a_dry_run_and_a_plan_tell_nobody(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    metrics = f"ping:{listener.url}/c"
+    world.cli("run", jobs, "--dry-run", SAFEDELETE_METRICS=metrics, expect=0)
+    world.cli("plan", jobs, "--save", SAFEDELETE_METRICS=metrics, expect=0)
+    assert listener.sent == []
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_no_answer_and_a_wrong_answer_change_nothing(world: World, listener: Listener, status: int) -> None:
+    jobs = world.ready()
+    listener.status = status
+    dead = "http://127.0.0.1:9/x"
+    done = world.cli("run", jobs, SAFEDELETE_METRICS=f"ping:{dead},ping:{listener.url}", expect=0)
+    assert world.rows() == world.objects() == set(range(4, 13))
+    failed = [line["sink"] for line in done.log if line["event"].startswith("a metrics sink failed")]
+    assert failed.count("ping:http://127.0.0.1:9/…") == 2
+    assert len(failed) == (2 if status == 200 else 4)
+
+
+class Hangs:
+    name = "hangs"
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def send(self, event: RunEvent) -> None:
+        self.released.wait(30)
+
+
+class Notes:
+    name = "notes"
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def send(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+def test_a_sink_that_hangs_holds_up_neither_the_run_nor_another_sink(start: RunEvent) -> None:
+    hangs, notes = Hangs(), Notes()
+    began = time.monotonic()
+    send([hangs, notes], start, SystemClock(), seconds=0.2)
+    assert time.monotonic() - began < 5
+    assert notes.events == [start]
+    hangs.released.set()
+
+
+def test_an_error_of_a_sink_reaches_nobody(start: RunEvent) -> None:
+    class Breaks:
+        name = "breaks"
+
+        def send(self, event: RunEvent) -> None:
+            raise RuntimeError("no")
+
+    notes = Notes()
+    send([Breaks(), notes], start, ManualClock())
+    assert notes.events == [start]
+
+
+def test_metrics_that_are_wrongly_named_stop_the_run_before_it_begins(world: World) -> None:
+    jobs = world.ready()
+    done = world.cli("run", jobs, SAFEDELETE_METRICS="statsd", expect=2)
+    assert "'statsd' is not a known sink" in done.said
+    assert "Nothing was deleted." in done.said
+    assert world.rows() == set(range(1, 13))
+
+
+def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:
+    jobs = world.ready()
+    done = world.cli("run", jobs, SAFEDELETE_METRICS="emf", expect=0)
+    lines = [json.loads(line) for line in done.out.splitlines() if line.startswith('{"_aws"')]
+    assert [line.get("state") for line in lines] == [None, "succeeded"]
+    assert lines[1]["ItemsDeleted"] == 3
+    assert sys.stdout is not None
+
+
+def test_a_run_that_is_ended_by_force_is_told_of_first(world: World, listener: Listener) -> None:
+    source = JOB.replace("BODY", "time.sleep(600)").replace(
+        "timeout=timedelta(minutes=5)", "timeout=timedelta(seconds=1)"
+    )
+    source = source.replace("grace=timedelta(seconds=5)", "grace=timedelta(seconds=4)")
+    jobs = world.jobs(source=source)
+    world.cli("init", jobs, expect=0)
+    process = world.start("run", jobs, SAFEDELETE_METRICS=f"ping:{listener.url}/c")
+    assert ended(process).code == 4
+    assert pinged(listener) == ["/c/start", "/c/4"]
+    assert b"did not end within its grace period" in listener.sent[1].body

@@ -17,7 +17,13 @@ from sqlalchemy.pool import NullPool
 
 from safedelete import Purge, Rows, older_than
 from safedelete.core.effort import CONTENDED, UNREACHED
-from safedelete.errors import LedgerUnreachedError, NoSpaceError, SchemaChangedError, StoreError
+from safedelete.errors import (
+    IncompleteError,
+    LedgerUnreachedError,
+    NoSpaceError,
+    SchemaChangedError,
+    StoreError,
+)
 from safedelete.ledger.store import SqlLedger
 from safedelete.sql import SqlRows
 from safedelete.sql.batch import SqlRowTransaction
@@ -353,3 +359,30 @@ def test_a_schema_that_changed_after_the_plan_deletes_nothing(trouble: Trouble, 
         trouble.run(purge)
     assert "plan again" in changed.value.hint
     assert changed.value.deleted == 0
+
+
+# --- what a purge declares
+
+
+def test_a_declared_reason_pauses_the_run_and_a_lag_is_asked_for(pg: Trouble) -> None:
+    asked: list[int] = []
+
+    def reason() -> str | None:
+        asked.append(pg.due())
+        return "a backup runs" if len(asked) < 3 else None
+
+    purge = pg.ready(pause_when=reason)
+    assert pg.run(purge).total.deleted == DUE
+    assert asked[:3] == [DUE] * 3
+    assert sum(pg.clock.slept) >= 2
+
+
+def test_a_run_whose_replicas_cannot_be_asked_stops_and_the_next_one_goes_on(pg: Trouble) -> None:
+    purge = pg.ready(max_replication_lag=timedelta(seconds=5))
+    with (
+        mock.patch("safedelete.phases.pause.UNASKED", 0.05),
+        pytest.raises(IncompleteError, match="No replica is connected"),
+    ):
+        pg.run(purge)
+    assert pg.due() == DUE
+    assert pg.run(pg.purge(days=KEPT)).total.deleted == DUE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from safedelete import Rows, older_than, past
+from safedelete import Purge, Rows, older_than, past
 from safedelete.errors import ConfigError
 
 metadata = sa.MetaData()
@@ -153,3 +153,24 @@ def test_text_is_asked_for_as_an_expression() -> None:
 
 def test_a_retention_is_no_function() -> None:
     Rows(things, past(c.at))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_replication_lag": 5}, "positive timedelta"),
+        ({"max_replication_lag": timedelta(0)}, "positive timedelta"),
+        ({"replicas": ["mysql://r/app"]}, "without max_replication_lag"),
+        ({"replicas": [5], "max_replication_lag": timedelta(seconds=5)}, "is a int"),
+        ({"replicas": [None], "max_replication_lag": timedelta(seconds=5)}, "list of Engines or URLs"),
+        ({"pause_when": "busy"}, "a function that returns a reason"),
+    ],
+)
+def test_a_pause_that_could_not_be_asked_for_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Purge("things", declare(), schedule="rate(1 day)", timeout=timedelta(minutes=5), **options)
+
+
+def test_an_unindexed_foreign_key_is_accepted_by_yes_alone() -> None:
+    with pytest.raises(ConfigError, match="allow_unindexed_fk"):
+        declare(allow_unindexed_fk="yes")

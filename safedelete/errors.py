@@ -156,7 +156,19 @@ class BusyError(StoreError):
     """Another transaction was in the way (a lock timeout, a deadlock); the same batch may be tried again."""
 
 
-class UnfitKeysError(StoreError):
+class UnreachedError(StoreError):
+    """A database's connection was lost or refused (a restart, a failover); the same batch may be tried again on another."""
+
+
+class NoSpaceError(StoreError):
+    """A database's disk or quota is full; trying again helps only once there is room."""
+
+
+class SchemaChangedError(StoreError):
+    """A table or column that the plan names is not there any more, or is of another type."""
+
+
+class UnfitKeysError(SchemaChangedError):
     """Sealed keys do not fit the table any more: its key has other columns or types than when they were sealed."""
 
 
@@ -172,6 +184,10 @@ class LedgerError(SafeDeleteError):
     """The ledger is missing, of another version, unreadable, or bound to something else."""
 
     exit_code = ExitCode.LEDGER
+
+
+class LedgerUnreachedError(LedgerError):
+    """The ledger's connection was lost, or another transaction was in its way; the same words may be written again."""
 
 
 class NoSuchRunError(LedgerError):

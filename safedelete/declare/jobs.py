@@ -98,6 +98,11 @@ class Purge:
         resume_within: How old an interrupted run may be and still be resumed rather than planned anew.
         max_sealed: Most items a plan may seal.
         allow_ddl: Let DDL through while it runs; else CREATE, ALTER, DROP and TRUNCATE on any engine end the run.
+        max_replication_lag: Pause between batches while a replica is further behind than this. A replica whose lag is unknown
+            counts as too far; when no answer can be had for a minute, the run stops, resumable.
+        replicas: Engines or URLs of the replicas of MariaDB or MySQL, which are asked themselves; PostgreSQL's primary knows.
+        pause_when: A function without arguments, called before a batch at most once a second; pause while it returns a reason,
+            go on when it returns None. What it raises means that it cannot tell, as above.
         lock: A lock to take beside the lease: ``"advisory"`` (PostgreSQL, MariaDB, MySQL) or ``"redis"``
             (``$SAFEDELETE_REDIS_URL``); ``"lease"`` for none. Else ``$SAFEDELETE_LOCK``.
 
@@ -121,6 +126,9 @@ class Purge:
         resume_within: timedelta = timedelta(hours=24),
         max_sealed: int = MAX_SEALED,
         allow_ddl: bool = False,
+        max_replication_lag: timedelta | None = None,
+        replicas: Sequence[Engine | URL | str] = (),
+        pause_when: Callable[[], str | None] | None = None,
         lock: LockKind | None = None,
     ) -> None:
         self.name = check_name(name, "Purge")
@@ -156,6 +164,23 @@ class Purge:
         self.per_run = check_whole(per_run, "per_run", where)
         self.max_sealed = check_count(max_sealed, "max_sealed", where)
         self.database = check_database(database, where)
+        self.max_replication_lag = (
+            None
+            if max_replication_lag is None
+            else check_positive(max_replication_lag, "max_replication_lag", where)
+        )
+        self.replicas = _replicas(replicas, where)
+        if replicas and max_replication_lag is None:
+            raise ConfigError(
+                f"{where}: replicas= is given without max_replication_lag=.",
+                hint="For example max_replication_lag=timedelta(seconds=10).",
+            )
+        if pause_when is not None and not callable(pause_when):
+            raise ConfigError(
+                f"{where}: pause_when={pause_when!r}; must be a function that returns a reason, or None.",
+                hint='For example pause_when=lambda: "the backup runs" if backup_runs() else None.',
+            )
+        self.pause_when = pause_when
         self.lock = check_lock(lock, where, self.database)
         self.tz = tz
         self.allow_ddl = check_flag(allow_ddl, "allow_ddl", where)
@@ -226,6 +251,14 @@ def job(
 
 
 Declared: TypeAlias = Purge | Job
+
+
+def _replicas(given: object, where: str) -> tuple[Engine | URL | str, ...]:
+    several = given if isinstance(given, (list, tuple)) else [given]
+    found = [check_database(replica, where) for replica in several]
+    if None in found:
+        raise ConfigError(f"{where}: replicas={given!r}; must be a list of Engines or URLs.")
+    return tuple(replica for replica in found if replica is not None)
 
 
 def check_name(name: object, where: str) -> str:

@@ -15,7 +15,8 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import ExitCode, PreflightError, RefusedError, SafeDeleteError, StoreError
-from safedelete.phases.execute import Tools, execute
+from safedelete.phases.execute import execute
+from safedelete.phases.parts import Tools
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
@@ -199,7 +200,7 @@ def _go(
     )
     announce(sealed)
     try:
-        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
+        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress, ctx.jitter, ctx.brakes)
         execute(decision, cleared, run, ctx.parts, tools)
         with _stoppable(ctx.stop.between, afterwards=False):
             verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)

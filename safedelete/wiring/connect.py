@@ -6,10 +6,11 @@ import getpass
 import hashlib
 import json
 import os
+import random
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Final
 from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Orphans, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
-from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
+from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.pause import cancellation
@@ -36,6 +37,7 @@ from safedelete.s3.target import PrefixTarget
 from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition, orphans_definition
+from safedelete.sql.lag import ReplicationLag
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.referenced import SqlReferences
 from safedelete.sql.referenced_probe import ReferenceProber
@@ -179,7 +181,7 @@ def context_of(
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
     clock = clock or SystemClock()
-    with opened(settings, purge) as (database, ledger):
+    with opened(settings, purge) as (database, ledger), ExitStack() as held:
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
         owner = new_owner()
@@ -213,11 +215,27 @@ def context_of(
                 cancellation(ledger, purge.name, owner, clock),
             ),
             progress=progress,
+            jitter=random.SystemRandom().random,
+            brakes=_brakes(purge, database, held),
             manifest=manifest,
             teller=teller or Telling(purge, settings, clock),
         )
         with working(purge.name, context.setting.owner, ledger, clock, context.teller):
             yield context
+
+
+def _brakes(purge: Purge, database: Database, held: ExitStack) -> tuple[Brake, ...]:
+    found: list[Brake] = []
+    if purge.max_replication_lag is not None:
+        replicas = [Database(source) for source in purge.replicas]
+        for replica in replicas:
+            _open.add(replica)
+            held.callback(_open.discard, replica)
+            held.callback(replica.dispose)
+        found.append(ReplicationLag(database, purge.max_replication_lag, replicas))
+    if purge.pause_when is not None:
+        found.append(purge.pause_when)
+    return tuple(found)
 
 
 def _where(database: Database) -> str:
@@ -345,7 +363,7 @@ def _row_part(
     return RowPart(
         rows,
         Buckets(stores) if stores else None,
-        (SqlProber(rows), *probers),
+        (SqlProber(rows, clock.now), *probers),
         frozenset(target.may_touch),
         missing_ok=any(keys.missing_ok for keys in target.owns),
         owned=OwnedObjectsReader(owned, lists=any(keys.prefix is not None for keys in target.owns))

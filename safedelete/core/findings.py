@@ -201,7 +201,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "Provisional baseline",
         "warn",
         "There is no earlier run; the time column's own days stand in for a baseline.",
-        "Nothing. It ends with the first successful run.",
+        "There is nothing to do: the first successful run ends it.",
     ),
     "SD305": Kind(
         "Some numbers unknown",

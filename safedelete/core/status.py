@@ -155,12 +155,13 @@ def judge(story: JobStory, now: datetime) -> Health:
                 "or has died",
             )
         )
+    if ended is not None and (ended.state in _BAD or ended.refused):
+        # A pause does not repair what had failed before it.
+        why = f": {ended.why}" if ended.why else ""
+        problems.append(
+            Problem("failed", f"the last run, {ended.run}, ended {ended.state.value}{why.rstrip('.')}")
+        )
     if story.paused_since is None:
-        if ended is not None and (ended.state in _BAD or ended.refused):
-            why = f": {ended.why}" if ended.why else ""
-            problems.append(
-                Problem("failed", f"the last run, {ended.run}, ended {ended.state.value}{why.rstrip('.')}")
-            )
         within = working is not None and not late
         if since is None and not within:
             problems.append(

@@ -101,6 +101,10 @@ class WatchedHold:
                 if not self._prove():
                     return
         finally:
+            # First, so that no batch passes the gate of a lock that somebody else may have by then.
+            with self._turn:
+                self._lost = self._lost or "nothing proves it any more"
+                self._turn.notify_all()
             self._keeper.give_back()
 
     def _wait_for_turn(self) -> bool:
@@ -120,6 +124,9 @@ class WatchedHold:
             self._silent = str(error)
             self._over.wait(min(1.0, self._seconds / 20))
             return True
+        except Exception as error:
+            # A bug, or a driver's error that nobody foresaw: this thread ends, and with it the lock is given back.
+            lost = f"it cannot be proven ({type(error).__name__}: {error})"
         with self._turn:
             if lost:
                 self._lost = self._lost or lost

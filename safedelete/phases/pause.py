@@ -87,9 +87,8 @@ class Holdback:
                 raise
             except SafeDeleteError as error:
                 return f"It could not be checked whether to pause ({str(error).rstrip('.')})", True
-            except (
-                Exception
-            ) as error:  # the user's own code may raise anything, which says neither yes nor no
+            except (Exception, SystemExit) as error:
+                # The user's own code may raise anything, and call sys.exit(); it says neither yes nor no.
                 said = f"{type(error).__name__}: {error}"
                 return f"It could not be checked whether to pause ({said.rstrip('.')})", True
             if reason is None or reason is False or reason == "":

@@ -205,9 +205,18 @@ def _verdict(context: Context) -> tuple[ExitCode, str]:
 
 def _call(ctx: FunctionContext, context: Context) -> None:
     with ctx.guard():
-        result = ctx.job.function(context)
-        if inspect.isawaitable(result):
-            _finish(result)
+        try:
+            result = ctx.job.function(context)
+            if inspect.isawaitable(result):
+                _finish(result)
+        except SystemExit as error:
+            # Let through, it would end the host's process, and with exit status 0 whatever the job had counted.
+            raise SafeDeleteError(
+                f"{ctx.job.name} called sys.exit({'' if error.code is None else repr(error.code)}) (SystemExit).",
+                hint="Return where all is well, and raise an error where it is not: how a run ends is the ledger's to "
+                "tell, and the process is not the job's to end.",
+                deleted=None,
+            ) from error
 
 
 def _finish(result: Awaitable[object]) -> None:

@@ -24,6 +24,7 @@ import ctypes
 import os
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from sqlalchemy import create_engine, text
 
@@ -33,7 +34,7 @@ from safedelete import job
 @job("sweep", schedule="rate(1 day)", timeout=timedelta(seconds={TIMEOUT}), grace=timedelta(seconds={GRACE}))
 def sweep(run):
     run.processed(1)
-    open("started", "w").close()
+    Path(__file__).with_name("started").touch()
     BLOCK
     run.checkpoint()
 """

@@ -147,11 +147,17 @@ def test_a_job_that_has_only_failed_is_overdue_and_failed() -> None:
 def test_a_paused_job_owes_nothing_and_is_shown_as_paused() -> None:
     health = stands(
         "2026-09-10 12:00",
-        seen("2026-03-10 03:00", S.FAILED),
+        seen("2026-03-10 03:00"),
         declared="2026-03-09 12:00",
         paused="2026-03-10 04:00",
     )
     assert (health.ok, health.word, health.paused) == (True, "paused", True)
+    assert stands("2026-09-10 12:00", paused="2026-03-10 04:00").ok, "nor does one that never ran"
+
+
+def test_a_pause_does_not_hide_that_the_job_had_failed() -> None:
+    health = stands("2026-09-10 12:00", seen("2026-03-10 03:00", S.FAILED), paused="2026-03-10 04:00")
+    assert (kinds(health), health.word, health.paused) == (["failed"], "failed", True)
 
 
 def test_a_paused_job_that_is_at_work_past_its_deadline_is_told_all_the_same() -> None:

@@ -88,6 +88,10 @@ def broken() -> str | None:
     raise RuntimeError("no route to host")
 
 
+def leaving() -> str | None:
+    raise SystemExit(0)
+
+
 def unknown() -> str | None:
     raise StoreError("No replica is connected.")
 
@@ -97,7 +101,13 @@ def odd() -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("brake", "words"), [(broken, "no route to host"), (unknown, "No replica"), (odd, "answer was 5")]
+    ("brake", "words"),
+    [
+        (broken, "no route to host"),
+        (unknown, "No replica"),
+        (odd, "answer was 5"),
+        (leaving, "SystemExit"),
+    ],
 )
 def test_a_question_that_nobody_answers_pauses_for_a_while_and_then_stops_the_run(
     brake: Callable[[], str | None], words: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from safedelete.errors import (
     InterruptedRunError,
     LockHeldError,
     LockLostError,
+    SafeDeleteError,
 )
 from safedelete.ports import RunRecord
 from safedelete.runner.function import FunctionContext, run_function
@@ -218,3 +220,24 @@ def test_two_runs_of_a_function_do_not_overlap() -> None:
     host = Host(act)
     host.run()
     assert refused
+
+
+@pytest.mark.parametrize("code", [0, None, 3, "all is well"])
+@pytest.mark.parametrize("way", ["function", "coroutine"])
+def test_a_function_that_calls_sys_exit_fails_the_run_and_ends_nothing(way: str, code: Any) -> None:
+    def leave(run: RunContext) -> None:
+        run.failed(3)
+        sys.exit(code)
+
+    async def leave_later(run: RunContext) -> None:
+        leave(run)
+
+    host = Host(leave if way == "function" else leave_later)
+    with pytest.raises(SafeDeleteError, match=r"send-reminders called sys\.exit\(") as raised:
+        host.run()
+    assert raised.value.exit_code is ExitCode.UNEXPECTED
+    (record,) = host.records()
+    assert (record.state, record.exit_code) == (RunState.FAILED, ExitCode.UNEXPECTED)
+    assert record.tally[NAME].failed == 3
+    with pytest.raises(SafeDeleteError, match="sys.exit"):
+        host.run(dry_run=True)

@@ -1,0 +1,45 @@
+"""A lock whose proof breaks in a way nobody foresaw is lost at once, and given back only after that is known."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from safedelete.errors import LockLostError
+from safedelete.locks.watched import WatchedHold
+from safedelete.wiring.settings import SystemClock
+
+
+class Breaks:
+    """A keeper with a bug in it."""
+
+    def __init__(self) -> None:
+        self.hold: WatchedHold | None = None
+        self.passed: list[bool] = []
+        self.given_back = threading.Event()
+
+    def prove(self) -> str:
+        raise AttributeError("'NoneType' object has no attribute 'cursor'")
+
+    def give_back(self) -> None:
+        assert self.hold is not None
+        try:
+            self.hold.gate()
+            self.passed.append(True)
+        except LockLostError:
+            self.passed.append(False)
+        self.given_back.set()
+
+
+def test_a_proof_that_breaks_loses_the_lock_before_it_is_given_back() -> None:
+    clock, keeper = SystemClock(), Breaks()
+    hold = keeper.hold = WatchedHold(
+        "purge", "advisory lock", keeper, clock=clock, seconds=60, asked=clock.uptime()
+    )
+    with pytest.raises(LockLostError, match=r"cannot be proven \(AttributeError: 'NoneType'"):
+        hold.fence()
+    assert keeper.given_back.wait(5)
+    assert keeper.passed == [False]
+    with pytest.raises(LockLostError):
+        hold.gate()

@@ -33,6 +33,10 @@ log = structlog.get_logger("safedelete.run")
 TERM_SHARE: Final = 0.4
 """Share of the grace that a program has between SIGTERM and SIGKILL; the rest is for recording how the run ended."""
 
+SILENT_SHARE: Final = 0.5
+"""Share of the lease after which a program is killed whose job gives no sign of itself: well before another run may
+begin, since a lease is renewed every quarter of its length."""
+
 
 class Context:
     """What a job's function is handed. Implements ``declare.RunContext``."""
@@ -89,8 +93,10 @@ class Context:
         return run_program(
             arguments,
             check=self.checkpoint,
+            gate=self._lease.gate,
             log=self._log,
             grace=self._ctx.job.grace.total_seconds() * TERM_SHARE,
+            silence=self._ctx.lease_seconds * SILENT_SHARE,
             ok=ok,
             env=env,
             cwd=cwd,
@@ -111,6 +117,8 @@ class FunctionContext:
     stop: Stop
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around the function itself: refuses what a job may not do."""
+    lease_seconds: float = 60.0
+    """How long its lock lasts without being renewed."""
     teller: Teller = field(default_factory=Silence)
 
 

@@ -1,8 +1,8 @@
 """Run a program as a part of a job, so that it cannot outlive the job.
 
 The program leads a process group of its own. Whatever is left of that group goes when the program has ended, when the
-job has to stop, and, by a guardian that only waits for this process to be gone, when this process is killed. What has
-left the group (a daemon) is found, on Linux, by a variable that it inherited.
+job has to stop, and, by a guardian that listens to this process, when this process is killed or gives no sign of itself
+for as long as its lock may last. What has left the group (a daemon) is found, on Linux, by a variable that it inherited.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
 from safedelete.core.redact import redact, without
-from safedelete.errors import ConfigError, ProgramError
+from safedelete.errors import ConfigError, LockLostError, ProgramError
 
 LAST_LINES: Final = 20
 """Lines of output that a failure repeats."""
@@ -37,22 +37,31 @@ MARK: Final = "SAFEDELETE_EXEC"
 """Variable that every process of one program inherits."""
 
 GUARDIAN: Final = """
-import os, signal, sys
-if not sys.stdin.buffer.read():
-    try:
-        os.killpg(int(sys.argv[1]), signal.SIGKILL)
-    except OSError:
-        pass
+import os, select, signal, sys
+while True:
+    ready, _, _ = select.select([0], [], [], float(sys.argv[2]))
+    said = os.read(0, 4096) if ready else b""
+    if b"x" in said:
+        break
+    if not said:
+        try:
+            os.killpg(int(sys.argv[1]), signal.SIGKILL)
+        except OSError:
+            pass
+        break
 """
-"""Reads until the pipe closes: one byte says that all is over, none that the job's process is gone."""
+"""Kills a group once the pipe closes or stays silent: dots say that the job's process lives and holds its lock, an x
+that all is over."""
 
 
 def run_program(
     arguments: Sequence[str],
     *,
     check: Callable[[], None],
+    gate: Callable[[], None],
     log: Any,
     grace: float,
+    silence: float,
     ok: Collection[int] = (0,),
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
@@ -62,8 +71,10 @@ def run_program(
     Args:
         arguments: The program and its arguments; no shell reads them.
         check: Raises when the job has to end; asked ten times a second.
+        gate: Raises when the job's lock is lost, without I/O: then there is no grace, since another run may be at work.
         log: Each line of output goes there, standard error's too.
         grace: Seconds between SIGTERM and SIGKILL when it has to end.
+        silence: Seconds without a sign of this process (it is suspended) after which the program is killed.
         ok: Exit statuses that are no failure.
         env: Variables to add to the environment.
         cwd: Where to run it.
@@ -85,22 +96,28 @@ def run_program(
     began = time.monotonic()
     mark = f"{MARK}={secrets_of.token_hex(16)}"
     process = _start(given, env, mark, cwd)
-    with _guarded(process.pid):
-        reader = threading.Thread(
-            target=_read, args=(process.stdout, program, secrets, tail, log), daemon=True
-        )
+    reader = threading.Thread(target=_read, args=(process.stdout, program, secrets, tail, log), daemon=True)
+    guardian: _Guardian | None = None
+    try:
+        guardian = _Guardian(process.pid, gate, silence)
         reader.start()
-        try:
-            while not _over(process):
-                check()
-                time.sleep(PAUSE)
-        except BaseException:
-            _end(process, grace, mark)
-            log.warning("program stopped", program=program, status=process.returncode)
-            raise
-        finally:
-            _end(process, grace, mark)
+        while not _over(process):
+            check()
+            time.sleep(PAUSE)
+        # A guardian that ended it did so because the lock was lost, and that is what to tell.
+        gate()
+    except BaseException as error:
+        _end(process, 0 if isinstance(error, LockLostError) else grace, mark)
+        log.warning("program stopped", program=program, status=process.returncode)
+        raise
+    finally:
+        _end(process, grace, mark)
+        if guardian is not None:
+            guardian.dismiss()
+        if reader.ident is not None:
             reader.join(timeout=2)
+        elif process.stdout is not None:
+            process.stdout.close()
     status = process.returncode
     seconds = round(time.monotonic() - began, 3)
     log.info("program ended", program=program, status=status, seconds=seconds)
@@ -140,21 +157,53 @@ def _start(
     )
 
 
-@contextmanager
-def _guarded(group: int) -> Iterator[None]:
-    guardian = subprocess.Popen(  # noqa: S603  # this interpreter and the lines above
-        [sys.executable, "-I", "-S", "-c", GUARDIAN, str(group)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        with suppress(BrokenPipeError):
-            guardian.communicate(b"x")
-        guardian.wait()
+class _Guardian:
+    """A process that kills a group unless this one goes on saying that it lives and holds the job's lock.
+
+    Args:
+        group: The group.
+        gate: Raises when the lock is lost.
+        silence: Seconds without a word after which it kills.
+    """
+
+    def __init__(self, group: int, gate: Callable[[], None], silence: float) -> None:
+        self._gate = gate
+        self._every = min(PAUSE, silence / 10)
+        self._over = threading.Event()
+        self._process = subprocess.Popen(  # noqa: S603  # this interpreter and the lines above
+            [sys.executable, "-I", "-S", "-c", GUARDIAN, str(group), str(silence)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        # Not from the loop that watches the program: what that one asks may have to wait for a database.
+        self._voice = threading.Thread(target=self._speak, name="program-guard", daemon=True)
+        self._voice.start()
+
+    def dismiss(self) -> None:
+        """End it; the program is over."""
+        self._over.set()
+        self._voice.join()
+        with suppress(OSError, ValueError):
+            self._process.communicate(b"x")
+        self._process.wait()
+
+    def _speak(self) -> None:
+        pipe = self._process.stdin
+        if pipe is None:
+            return
+        while not self._over.wait(self._every):
+            try:
+                self._gate()
+                pipe.write(b".")
+            except (
+                Exception
+            ):  # the lock is lost, or nothing can be known of it: a closed pipe is the order to kill
+                with suppress(OSError):
+                    pipe.close()
+                return
 
 
 def _over(process: subprocess.Popen[str]) -> bool:
@@ -172,10 +221,13 @@ def _over(process: subprocess.Popen[str]) -> bool:
 
 
 def _end(process: subprocess.Popen[str], grace: float, mark: str) -> None:
-    """End whatever is left of the program: SIGTERM to its group, after the grace SIGKILL to all of it."""
+    """End whatever is left of the program: SIGTERM to its group, after the grace SIGKILL to all of it.
+
+    Without a grace SIGKILL at once.
+    """
     if process.returncode is not None:
         return
-    if not _over(process) or _others(process.pid):
+    if grace and (not _over(process) or _others(process.pid)):
         _signal(process.pid, signal.SIGTERM)
         ends = time.monotonic() + grace
         while time.monotonic() < ends and (not _over(process) or _others(process.pid)):
@@ -224,4 +276,6 @@ def _read(stream: IO[str] | None, program: str, secrets: frozenset[str], tail: d
         while line := stream.readline(LONGEST):
             text = without(line.rstrip("\r\n"), secrets)
             tail.append(text)
-            log.info("output", program=program, line=text)
+            # A log that fails must not keep the program from writing: it would wait for us for ever.
+            with suppress(Exception):
+                log.info("output", program=program, line=text)

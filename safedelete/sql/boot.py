@@ -22,7 +22,7 @@ from pathlib import Path
 from traceback import walk_stack
 from typing import Any, Final
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.schema import ExecutableDDLElement
 
 from safedelete.errors import ConfigError
@@ -30,29 +30,62 @@ from safedelete.errors import ConfigError
 _OURS: Final = str(Path(__file__).resolve().parents[1])
 _SQLALCHEMY: Final = str(Path(sys.modules["sqlalchemy"].__file__ or "").parent)
 
-_NOISE: Final = re.compile(
-    r"""
+_QUOTED: Final = r"""
+    | '(?:[^']|'')*'                                # text
+    | "(?:[^"]|"")*"                                # a name
+"""
+_NOISE: Final = {
+    "postgresql": r"""
       --[^\n]*                                      # a comment to the end of the line
-    | /\*(?!!).*?\*/                                # a comment, but for MySQL's /*! … */, which is executed
-    | '(?:[^'\\]|''|\\.)*'                          # text
-    | "(?:[^"]|"")*"                                # a name, or MySQL's text
-    | `(?:[^`]|``)*`                                # MySQL's name
-    | (?P<tag>\$\w*\$).*?(?P=tag)                   # PostgreSQL's dollar-quoted text
+    | (?P<comment>/\*)                              # one that may hold others
+    | (?<!\w)[eE]'(?:[^'\\]|''|\\.)*'                # text in which a backslash escapes; in any other it is a letter
+    | (?<![\w$])(?P<tag>\$(?:[^\W\d]\w*)?\$).*?(?P=tag)   # dollar-quoted text
+"""
+    + _QUOTED,
+    "mysql": r"""
+      --(?=\s|\Z)[^\n]*                             # a comment needs a blank; 1--1 is arithmetic
+    | \#[^\n]*
+    | /\*(?!M?!).*?\*/                              # but not /*! … */, which is executed
+    | '(?:[^'\\]|''|\\.)*'
+    | "(?:[^"\\]|""|\\.)*"                          # text, too
+    | `(?:[^`]|``)*`                                # a name
+""",
+    "": r"""
+      --[^\n]*
+    | /\*.*?\*/
+    | `(?:[^`]|``)*`
+"""
+    + _QUOTED,
+}
+_FAMILY: Final = {"mariadb": "mysql"}
+_PATTERNS: Final = {name: re.compile(text, re.VERBOSE | re.DOTALL) for name, text in _NOISE.items()}
+_COMMENT: Final = re.compile(r"/\*|\*/")
+_ANY: Final = re.compile(r"\b(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT|INTO)\b", re.IGNORECASE)
+_EXECUTED: Final = re.compile(
+    r"""
+      EXPLAIN\s*\([^)]*\bANALY[SZ]E\b(?!\s*(?:FALSE|OFF|0))[^)]*\)     # EXPLAIN ANALYZE executes what it explains
+    | EXPLAIN\s+(?:VERBOSE\s+)?ANALY[SZ]E\b(?:\s+VERBOSE\b)?
+    | SET\s+STATEMENT\b.*?\bFOR\b                                      # MariaDB: variables for one statement
+    | /\*M?!\d*
     """,
-    re.VERBOSE | re.DOTALL,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_ANY: Final = re.compile(r"\b(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT)\b", re.IGNORECASE)
-_HASH: Final = re.compile(r"(?m)^\s*#[^\n]*")
 _DDL: Final = re.compile(
-    r"\s*(?:/\*!\d*\s*)?(?P<verb>CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT\s+ON)\b(?P<rest>.*)",
+    r"(?P<verb>CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT\s+ON)\b(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
+)
+_QUERY: Final = re.compile(r"(?:SELECT|WITH)\b", re.IGNORECASE)
+_INTO: Final = re.compile(
+    # After AS and a dot, a name may be any word.
+    r"(?P<other>\b(?:INSERT|MERGE|AS)\s+|\.\s*)?\bINTO\b",
+    re.IGNORECASE,
 )
 _TEMPORARY: Final = re.compile(
     r"\s*(?:OR\s+REPLACE\s+)?(?:(?:LOCAL|GLOBAL)\s+)?TEMP(?:ORARY)?\b", re.IGNORECASE
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Guard:
     """What one guarded block refuses, and what it has refused."""
 
@@ -166,14 +199,14 @@ def _on_connect(*_: Any) -> None:
 
 
 def _on_execute(
-    _connection: Any, _cursor: Any, statement: str, _parameters: Any, context: Any, _many: bool
+    connection: Connection, _cursor: Any, statement: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
     guard = _now()
     if guard is None:
         return
     compiled = getattr(context, "compiled", None)
     element = getattr(compiled, "statement", None)
-    verb = ddl_verb(statement)
+    verb = ddl_verb(statement, connection.dialect.name)
     if verb is None and isinstance(element, ExecutableDDLElement) and not _TEMPORARY.search(statement):
         verb = type(element).__name__
     if verb is not None:
@@ -197,17 +230,60 @@ def _where(file: str | None) -> str:
     return ""
 
 
-def ddl_verb(text: str) -> str | None:
-    """Return the word that makes a text DDL, or None; comments, quoted text and temporary tables do not count."""
+def ddl_verb(text: str, dialect: str) -> str | None:
+    """Return the word that makes a text DDL, or None; comments, quoted text and temporary tables do not count.
+
+    Args:
+        text: One statement or several.
+        dialect: SQLAlchemy's name of the database: what is quoted, and what a comment, differs.
+    """
     if _ANY.search(text) is None:
         return None
-    bare = _HASH.sub("", _NOISE.sub(" ", text))
-    for statement in bare.split(";"):
-        found = _DDL.match(statement.lstrip(" \t\r\n("))
-        if found is None:
-            continue
-        verb = " ".join(found["verb"].upper().split())
-        if verb in ("CREATE", "DROP") and _TEMPORARY.match(found["rest"]):
-            continue
-        return verb
+    family = _FAMILY.get(dialect, dialect)
+    for statement in _bare(text, family).split(";"):
+        verb = _verb(statement, family)
+        if verb is not None:
+            return verb
     return None
+
+
+def _bare(text: str, family: str) -> str:
+    """Return a text without its comments and without what it quotes."""
+    noise = _PATTERNS.get(family, _PATTERNS[""])
+    parts: list[str] = []
+    at = 0
+    while (found := noise.search(text, at)) is not None:
+        parts.append(text[at : found.start()])
+        at = _past_comment(text, found.end()) if found.groupdict().get("comment") else found.end()
+    return " ".join([*parts, text[at:]])
+
+
+def _past_comment(text: str, at: int) -> int:
+    """Return where a comment ends that begins before a place, and may hold others."""
+    depth = 1
+    for found in _COMMENT.finditer(text, at):
+        depth += 1 if found[0] == "/*" else -1
+        if depth == 0:
+            return found.end()
+    return len(text)
+
+
+def _verb(statement: str, family: str) -> str | None:
+    statement = _stripped(statement)
+    while (executed := _EXECUTED.match(statement)) is not None:
+        statement = _stripped(statement[executed.end() :])
+    found = _DDL.match(statement)
+    if found is not None:
+        verb = " ".join(found["verb"].upper().split())
+        temporary = verb in ("CREATE", "DROP") and _TEMPORARY.match(found["rest"])
+        return None if temporary else verb
+    # MySQL's INTO fills a variable or a file.
+    if family != "mysql" and _QUERY.match(statement):
+        for into in _INTO.finditer(statement):
+            if into["other"] is None and not _TEMPORARY.match(statement, into.end()):
+                return "SELECT INTO"
+    return None
+
+
+def _stripped(statement: str) -> str:
+    return statement.lstrip(" \t\r\n\f\v(")

@@ -20,44 +20,58 @@ from safedelete.sql.backends import backend_for
 log = structlog.get_logger("safedelete.run")
 
 _flying: Final[dict[int, tuple[Any, Engine]]] = {}
-"""Driver connections that execute something, by their id."""
+"""Driver connections that execute something, by their id; empty while nobody follows."""
 
 _lock: Final = threading.Lock()
+_followers = 0
+_listening = False
 
 
 @contextmanager
 def followed() -> Iterator[None]:
-    """Follow every statement of this process while the block runs. Changes nothing about any of them."""
+    """Follow every statement of this process while the block runs. Changes nothing about any of them.
 
-    def begins(connection: Connection, *_: Any) -> None:
-        driver = connection.connection.dbapi_connection
-        with _lock:
-            _flying[id(driver)] = (driver, connection.engine)
-
-    def ends(connection: Connection, *_: Any) -> None:
-        driver = connection.connection.dbapi_connection
-        with _lock:
-            _flying.pop(id(driver), None)
-
-    def fails(context: Any) -> None:
-        if context.connection is not None:
-            with suppress(Exception):
-                ends(context.connection)
-
-    events: tuple[tuple[str, Any], ...] = (
-        ("before_cursor_execute", begins),
-        ("after_cursor_execute", ends),
-        ("handle_error", fails),
-    )
-    for name, listener in events:
-        event.listen(Engine, name, listener)
+    The listeners are added once and stay, since other threads may be going through the same list of listeners at that
+    moment; while nobody follows they look at one variable and return.
+    """
+    global _followers, _listening  # noqa: PLW0603  # listeners of a class are the process's
+    with _lock:
+        if not _listening:
+            event.listen(Engine, "before_cursor_execute", _begins)
+            event.listen(Engine, "after_cursor_execute", _ends)
+            event.listen(Engine, "handle_error", _fails)
+            _listening = True
+        _followers += 1
     try:
         yield
     finally:
-        for name, listener in events:
-            event.remove(Engine, name, listener)
         with _lock:
-            _flying.clear()
+            _followers -= 1
+            if not _followers:
+                _flying.clear()
+
+
+def _begins(connection: Connection, *_: Any) -> None:
+    if not _followers:
+        return
+    driver = connection.connection.dbapi_connection
+    with _lock:
+        if _followers:
+            _flying[id(driver)] = (driver, connection.engine)
+
+
+def _ends(connection: Connection, *_: Any) -> None:
+    if not _flying:
+        return
+    driver = connection.connection.dbapi_connection
+    with _lock:
+        _flying.pop(id(driver), None)
+
+
+def _fails(context: Any) -> None:
+    if context.connection is not None:
+        with suppress(Exception):
+            _ends(context.connection)
 
 
 def cancel() -> None:

@@ -157,6 +157,7 @@ def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) ->
                     clock, job.timeout, job.grace, asked, cancellation(ledger, job.name, owner, clock)
                 ),
                 guard=lambda: refusing_ddl(job.name, allowed=job.allow_ddl),
+                lease_seconds=settings.lease_seconds,
                 teller=telling,
             ),
             dry_run=dry_run,

@@ -11,7 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from safedelete.errors import ConfigError
+from safedelete.sql import boot, inflight
 from safedelete.sql.boot import ddl_verb, refusing_connections, refusing_ddl, whole_process
+from safedelete.sql.inflight import followed
 
 table = sa.Table("made_at_boot", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
 
@@ -27,39 +29,81 @@ def tables(engine: sa.Engine) -> list[str]:
     return sa.inspect(engine).get_table_names()
 
 
+EVERYWHERE = ("postgresql", "mysql", "mariadb", "sqlite", "oracle")
+POSTGRES = ("postgresql",)
+MYSQL = ("mysql", "mariadb")
+NOT_MYSQL = ("postgresql", "sqlite")
+
+
 @pytest.mark.parametrize(
-    ("text", "verb"),
+    ("dialects", "text", "verb"),
     [
-        ("CREATE TABLE x (id int)", "CREATE"),
-        ("  \n create unlogged table x (id int)", "CREATE"),
-        ("-- add it\nALTER TABLE x ADD y int", "ALTER"),
-        ("/* a; b */ /* c */ DROP TABLE x", "DROP"),
-        ("# MySQL's comment\nDROP INDEX i ON x", "DROP"),
-        ("/*!40101 CREATE TABLE x (id int) */", "CREATE"),
-        ("TRUNCATE x", "TRUNCATE"),
-        ("RENAME TABLE x TO y", "RENAME"),
-        ("COMMENT  ON TABLE x IS 'y'", "COMMENT ON"),
-        ("SELECT 1; DROP TABLE x", "DROP"),
-        ("(CREATE TABLE x (id int))", "CREATE"),
-        ("CREATE TABLE temporary_things (id int)", "CREATE"),
-        ("CREATE TEMP TABLE x (id int)", None),
-        ("create or replace temporary view x AS SELECT 1", None),
-        ("CREATE LOCAL TEMPORARY TABLE x (id int)", None),
-        ("DROP TEMPORARY TABLE x", None),
-        ("INSERT INTO x VALUES ('a; DROP TABLE x')", None),
-        ("INSERT INTO x VALUES ('it''s; DROP TABLE x')", None),
-        ('SELECT "; DROP TABLE x" FROM y', None),
-        ("SELECT $$; CREATE TABLE x$$, $a$; DROP x$a$", None),
-        ("SELECT 1 -- ; DROP TABLE x", None),
-        ("DELETE FROM created WHERE dropped", None),
-        ("SELECT drop FROM x", None),
-        ("UPDATE x SET truncate = 1", None),
-        ("SET CONSTRAINTS ALL IMMEDIATE", None),
-        ("", None),
+        (EVERYWHERE, "CREATE TABLE x (id int)", "CREATE"),
+        (EVERYWHERE, "  \n create unlogged table x (id int)", "CREATE"),
+        (EVERYWHERE, "-- add it\nALTER TABLE x ADD y int", "ALTER"),
+        (EVERYWHERE, "/* a; b */ /* c */ DROP TABLE x", "DROP"),
+        (MYSQL, "# MySQL's comment\nDROP INDEX i ON x", "DROP"),
+        (MYSQL, "/*!40101 CREATE TABLE x (id int) */", "CREATE"),
+        (EVERYWHERE, "TRUNCATE x", "TRUNCATE"),
+        (EVERYWHERE, "RENAME TABLE x TO y", "RENAME"),
+        (EVERYWHERE, "COMMENT  ON TABLE x IS 'y'", "COMMENT ON"),
+        (EVERYWHERE, "SELECT 1; DROP TABLE x", "DROP"),
+        (EVERYWHERE, "(CREATE TABLE x (id int))", "CREATE"),
+        (EVERYWHERE, "CREATE TABLE temporary_things (id int)", "CREATE"),
+        (EVERYWHERE, "CREATE TEMP TABLE x (id int)", None),
+        (EVERYWHERE, "create or replace temporary view x AS SELECT 1", None),
+        (EVERYWHERE, "CREATE LOCAL TEMPORARY TABLE x (id int)", None),
+        (EVERYWHERE, "DROP TEMPORARY TABLE x", None),
+        (EVERYWHERE, "INSERT INTO x VALUES ('a; DROP TABLE x')", None),
+        (EVERYWHERE, "INSERT INTO x VALUES ('it''s; DROP TABLE x')", None),
+        (EVERYWHERE, 'SELECT "; DROP TABLE x" FROM y', None),
+        (POSTGRES, "SELECT $$; CREATE TABLE x$$, $a$; DROP x$a$", None),
+        (EVERYWHERE, "SELECT 1 -- ; DROP TABLE x", None),
+        (EVERYWHERE, "DELETE FROM created WHERE dropped", None),
+        (EVERYWHERE, "SELECT drop FROM x", None),
+        (EVERYWHERE, "UPDATE x SET truncate = 1", None),
+        (EVERYWHERE, "SET CONSTRAINTS ALL IMMEDIATE", None),
+        (EVERYWHERE, "", None),
+        (NOT_MYSQL, r"SELECT 'a\'; DROP TABLE x; SELECT 'b'", "DROP"),
+        (MYSQL, r"SELECT 'a\'; DROP TABLE x; SELECT b'", None),
+        (MYSQL, r'SELECT "a\"; DROP TABLE x; SELECT b"', None),
+        (POSTGRES, r"SELECT E'a\'; DROP TABLE x; SELECT b'", None),
+        (POSTGRES, r"SELECT e'a\\'; DROP TABLE x", "DROP"),
+        (POSTGRES, "SELECT 1\n# 2; DROP TABLE x", "DROP"),
+        (MYSQL, "SELECT 1 # ; DROP TABLE x", None),
+        (MYSQL, "SELECT 1--1; DROP TABLE x", "DROP"),
+        (MYSQL, "SELECT a$b$; DROP TABLE x; SELECT c$b$", "DROP"),
+        (POSTGRES, "SELECT a$b$; DROP TABLE x; SELECT c$b$", "DROP"),
+        (POSTGRES, "SELECT $b$; DROP TABLE x; SELECT $b$", None),
+        (POSTGRES, "SELECT $1; DROP TABLE x; SELECT $1", "DROP"),
+        (POSTGRES, "/* /* */ ' */ DROP TABLE x -- '", "DROP"),
+        (POSTGRES, "/*! CREATE */ SELECT 1", None),
+        (MYSQL, "/*M!100100 CREATE TABLE x (id int) */", "CREATE"),
+        (MYSQL, "SELECT 1 /*!; DROP TABLE x */", "DROP"),
+        (MYSQL, "SET STATEMENT max_statement_time = 9 FOR CREATE TABLE x (id int)", "CREATE"),
+        (POSTGRES, "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "CREATE"),
+        (POSTGRES, "explain analyse verbose create table x as select 1", "CREATE"),
+        (POSTGRES, "EXPLAIN (BUFFERS, ANALYZE) CREATE MATERIALIZED VIEW x AS SELECT 1", "CREATE"),
+        (POSTGRES, "EXPLAIN (ANALYZE, TIMING off) SELECT 1 INTO x", "SELECT INTO"),
+        (POSTGRES, "EXPLAIN CREATE TABLE x AS SELECT 1", None),
+        (POSTGRES, "EXPLAIN (ANALYZE off) CREATE TABLE x AS SELECT 1", None),
+        (POSTGRES, "EXPLAIN ANALYZE SELECT 1", None),
+        (POSTGRES, "SELECT * INTO x FROM y", "SELECT INTO"),
+        (POSTGRES, "WITH a AS (SELECT 1) SELECT * INTO UNLOGGED x FROM a", "SELECT INTO"),
+        (
+            POSTGRES,
+            "WITH a AS (INSERT INTO y VALUES (1) RETURNING id) SELECT id INTO x FROM a",
+            "SELECT INTO",
+        ),
+        (POSTGRES, "SELECT * INTO TEMP x FROM y", None),
+        (POSTGRES, "SELECT 1 AS into, y.into, 'into' FROM y", None),
+        (POSTGRES, "WITH a AS (SELECT 1) INSERT INTO x SELECT * FROM a", None),
+        (POSTGRES, "INSERT INTO x SELECT * FROM y", None),
+        (MYSQL, "SELECT id INTO @last FROM y", None),
     ],
 )
-def test_ddl_is_known_by_its_first_word(text: str, verb: str | None) -> None:
-    assert ddl_verb(text) == verb
+def test_ddl_is_known_by_its_first_word(dialects: tuple[str, ...], text: str, verb: str | None) -> None:
+    assert {dialect: ddl_verb(text, dialect) for dialect in dialects} == dict.fromkeys(dialects, verb)
 
 
 @pytest.mark.parametrize("way", ["create_all", "text", "driver", "element"])
@@ -169,3 +213,45 @@ def test_while_a_file_loads_ddl_on_a_connection_that_is_open_is_refused(
         refusing_connections(tmp_path / "jobs.py"),
     ):
         table.metadata.create_all(connection)
+
+
+def test_a_guarded_block_takes_away_its_own_guard_alone() -> None:
+    with whole_process(), refusing_ddl("reminders"):
+        outer = boot._everywhere[-1]
+        with refusing_ddl("reminders"):
+            inner = boot._everywhere[-1]
+        assert inner is not outer
+        assert boot._everywhere == [outer]
+        assert boot._everywhere[0] is outer
+
+
+def test_following_statements_adds_its_listeners_once_and_removes_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    class Events:
+        listen = staticmethod(lambda _target, name, _listener: asked.append(name))
+        remove = staticmethod(lambda *_: asked.append("removed"))
+
+    monkeypatch.setattr(inflight, "event", Events)
+    monkeypatch.setattr(inflight, "_listening", False)
+    for _ in range(3):
+        with followed(), followed():
+            pass
+    assert asked == ["before_cursor_execute", "after_cursor_execute", "handle_error"]
+
+
+def test_a_statement_is_followed_until_the_last_follower_has_gone(engine: sa.Engine) -> None:
+    seen: list[int] = []
+    with engine.connect() as connection:
+        connection.connection.driver_connection.create_function(
+            "look", 0, lambda: seen.append(len(inflight._flying))
+        )
+        with followed():
+            with followed():
+                connection.execute(sa.text("SELECT look()")).all()
+            connection.execute(sa.text("SELECT look()")).all()
+        connection.execute(sa.text("SELECT look()")).all()
+    assert seen == [1, 1, 0]
+    assert inflight._flying == {}

@@ -239,5 +239,5 @@ def test_a_function_that_calls_sys_exit_fails_the_run_and_ends_nothing(way: str,
     (record,) = host.records()
     assert (record.state, record.exit_code) == (RunState.FAILED, ExitCode.UNEXPECTED)
     assert record.tally[NAME].failed == 3
-    with pytest.raises(SafeDeleteError, match="sys.exit"):
+    with pytest.raises(SafeDeleteError, match=r"sys\.exit"):
         host.run(dry_run=True)

@@ -214,7 +214,7 @@ ALONE = """
 import sys
 from structlog import get_logger
 from safedelete.runner.program import run_program
-run_program(sys.argv[1:], check=lambda: None, log=get_logger(), grace=1)
+run_program(sys.argv[1:], check=lambda: None, gate=lambda: None, log=get_logger(), grace=1, silence=1)
 """
 
 
@@ -254,3 +254,110 @@ def _parent(entry: Path) -> int:
     with suppress(OSError):
         return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     return 0
+
+
+def test_it_does_not_outlive_the_lock_of_a_job_that_is_suspended(tmp_path: Path) -> None:
+    program = family(tmp_path)
+    parent = subprocess.Popen([PYTHON, "-c", ALONE, *program], stdout=subprocess.DEVNULL)
+    try:
+        assert waited((tmp_path / "ready").exists)
+        pid = grandchild(tmp_path)
+        time.sleep(1.5)
+        assert alive(pid), "while the job lives, nothing is killed"
+        parent.send_signal(signal.SIGSTOP)
+        assert waited(lambda: not alive(pid))
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+POLITE = """
+    import os, signal, sys, time
+    folder = sys.argv[1]
+    def leave(*_):
+        open(f"{folder}/asked", "w").close()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, leave)
+    open(f"{folder}/ready", "w").close()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("why", ["deadline", "lock"])
+def test_a_program_has_its_grace_at_a_deadline_and_none_when_the_lock_is_lost(
+    tmp_path: Path, why: str
+) -> None:
+    host = Host(act(*script(tmp_path, POLITE)), grace=20)
+    done: list[float] = []
+
+    def asked() -> None:
+        if (tmp_path / "ready").exists() and not done:
+            done.append(time.monotonic())
+            if why == "deadline":
+                host.world.clock.advance(301)
+            else:
+                host.world.clock.freeze(61)
+
+    with pytest.raises(DeadlineExceededError if why == "deadline" else LockLostError):
+        host.run(asked=asked)
+    assert (tmp_path / "asked").exists() is (why == "deadline")
+    assert time.monotonic() - done[0] < 5
+
+
+def test_a_program_goes_when_the_lock_is_lost_though_the_job_waits_for_its_ledger(tmp_path: Path) -> None:
+    host = Host(act(*script(tmp_path, POLITE)), grace=20)
+    ended: list[bool] = []
+
+    def cancelled() -> None:
+        if not (tmp_path / "ready").exists() or ended:
+            return
+        (leader,) = (int(p.name) for p in Path("/proc").glob("[0-9]*") if _runs(p, str(tmp_path)))
+        host.world.clock.freeze(61)
+        ended.append(waited(lambda: not alive(leader)))
+
+    with pytest.raises(LockLostError):
+        host.run(cancelled=cancelled)
+    assert ended == [True]
+
+
+def _runs(entry: Path, word: str) -> bool:
+    with suppress(OSError):
+        return word.encode() in (entry / "cmdline").read_bytes() and alive(int(entry.name))
+    return False
+
+
+def test_a_program_is_ended_when_nothing_can_guard_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    begin = subprocess.Popen
+
+    def one_only(*arguments: Any, **options: Any) -> Any:
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        process = begin(*arguments, **options)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr("safedelete.runner.program.subprocess.Popen", one_only)
+    with pytest.raises(BlockingIOError):
+        Host(act("sleep", "600"), grace=1).run()
+    assert not alive(started[0])
+
+
+def test_a_log_that_fails_does_not_hold_the_program_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed:
+        def bind(self, **_: object) -> Closed:
+            return self
+
+        def info(self, event: str, **_: object) -> None:
+            if event == "output":
+                raise ValueError("I/O operation on closed file")
+
+        warning = info
+
+    monkeypatch.setattr("safedelete.runner.function.log", Closed())
+    program = script(tmp_path, "for n in range(20_000): print('x' * 40)")
+    assert Host(act(*program)).run().state is RunState.SUCCEEDED

@@ -116,6 +116,9 @@ def _named(word: str) -> str:
     return word.capitalize()
 
 
+WORKED: Final = (Ending.SUCCEEDED, Ending.FAILED, Ending.INTERRUPTED, Ending.REFUSED)
+"""How a run that began ends. The others say nothing of how a run of the job ends, and so touch none of these."""
+
 ENDED: Final = {
     how: Metric(
         _named(how.value),
@@ -124,9 +127,15 @@ ENDED: Final = {
         "1 for how the last run ended, 0 for every other way.",
         (("ending", how.value),),
     )
-    for how in Ending
+    for how in WORKED
+} | {
+    Ending.SKIPPED: Metric("Skipped", "safedelete_skipped", "Count", "1 when a run was skipped."),
+    Ending.CRASHED: Metric(
+        "Crashed", "safedelete_crashed", "Count", "1 when a run was found whose process had died."
+    ),
 }
-"""Sent with every end, so that a series of zeros tells a healthy job from one that says nothing."""
+"""Where events are counted, all are sent with every end, so that a series of zeros tells a healthy job from one that says
+nothing, and an alarm that adds some of them up finds each."""
 
 ITEMS: Final = {
     outcome: Metric(
@@ -165,6 +174,8 @@ LIMIT: Final = Metric(
 SERIES_STARTED_AT: Final = "safedelete_last_start_timestamp_seconds"
 SERIES_ENDED_AT: Final = "safedelete_last_end_timestamp_seconds"
 SERIES_SUCCEEDED_AT: Final = "safedelete_last_success_timestamp_seconds"
+SERIES_SKIPPED_AT: Final = "safedelete_last_skip_timestamp_seconds"
+SERIES_CRASHED_AT: Final = "safedelete_last_crash_timestamp_seconds"
 """Unix times. Prometheus keeps what a dead job said last for ever, so its alerts go by these, not by the other numbers."""
 
 METRICS: Final = (
@@ -180,11 +191,11 @@ METRICS: Final = (
 
 
 def numbers(event: RunEvent) -> Mapping[Metric, float]:
-    """Return an event's numbers; one that is not known is left out, never 0."""
+    """Return an event's numbers for what counts events; one that is not known is left out, never 0."""
     if event.ending is None:
         return {STARTED: 1.0}
     found: dict[Metric, float] = {metric: float(how is event.ending) for how, metric in ENDED.items()}
-    if event.ending in (Ending.SKIPPED, Ending.CRASHED):
+    if event.ending not in WORKED:
         # It says nothing of how long a run takes, or of what one deletes.
         return found
     found[DURATION] = event.duration
@@ -198,3 +209,17 @@ def numbers(event: RunEvent) -> Mapping[Metric, float]:
     )
     found.update({metric: float(number) for metric, number in known if number is not None})
     return found
+
+
+def lasting(event: RunEvent) -> Mapping[Metric, float]:
+    """Return an event's numbers for what keeps the last value of each: those that this event, and no other, may change.
+
+    A skipped or crashed run sends its own alone: else the next start that meets a held lock would say that the last run
+    had not failed. One that worked leaves theirs as they are.
+    """
+    found = numbers(event)
+    if event.ending is None:
+        return found
+    own = {event.ending} if event.ending not in WORKED else set(WORKED)
+    others = {metric for how, metric in ENDED.items() if how not in own}
+    return {metric: number for metric, number in found.items() if metric not in others}

@@ -12,7 +12,9 @@ from safedelete.core.event import (
     DURATION,
     ENDED,
     JOB_LABEL,
+    SERIES_CRASHED_AT,
     SERIES_SUCCEEDED_AT,
+    WORKED,
     Ending,
 )
 from safedelete.deploy.files import MARK
@@ -24,8 +26,11 @@ STEPS: Final = 200
 """How many times a unit test evaluates until a run is overdue: a monthly job by the minute would take promtool minutes."""
 
 LAST_RUN: Final = ENDED[Ending.FAILED].series
-BAD: Final = (Ending.FAILED, Ending.INTERRUPTED, Ending.CRASHED)
-"""How a run ends when somebody should look; a refusal has an alert of its own, and a skipped run none."""
+BAD: Final = (Ending.FAILED, Ending.INTERRUPTED)
+"""How a run ends when somebody should look; a refusal and a crash have alerts of their own, and a skipped run none."""
+
+CRASH_SHOWS: Final = timedelta(hours=1)
+"""How long a crash fires, at least: the run that finds it goes on with the work, and may well succeed."""
 
 
 def render(jobs: Sequence[Deployed], spec: Prometheus) -> Mapping[str, str]:
@@ -51,6 +56,10 @@ def _step(job: Deployed, spec: Prometheus) -> timedelta:
     )
 
 
+def _crash_shows(job: Deployed, spec: Prometheus) -> timedelta:
+    return max(CRASH_SHOWS, 2 * _step(job, spec))
+
+
 def _rules(job: Deployed, spec: Prometheus) -> list[dict[str, Any]]:
     own = f'{JOB_LABEL}="{job.name}"'
     bad = "|".join(ending.value for ending in BAD)
@@ -62,7 +71,14 @@ def _rules(job: Deployed, spec: Prometheus) -> list[dict[str, Any]]:
             spec,
             "Failed",
             f'{LAST_RUN}{{{own},ending=~"{bad}"}} == 1',
-            "the last run failed, was interrupted or crashed.",
+            "the last run failed or was interrupted.",
+        ),
+        _rule(
+            job,
+            spec,
+            "Crashed",
+            f"time() - {SERIES_CRASHED_AT}{{{own}}} < {_seconds(_crash_shows(job, spec))}",
+            "a run's process died (killed, out of memory, or its host went); a later run has found it and goes on.",
         ),
         _rule(
             job,
@@ -126,6 +142,7 @@ def _tests(job: Deployed, spec: Prometheus, others: Sequence[Deployed]) -> list[
     step = _step(job, spec)
     late = -(-job.missed_after // step)
     slow = _seconds(job.timeout * SLOW)
+    shows = _crash_shows(job, spec)
     own = f'{JOB_LABEL}="{job.name}"'
     series = f"{SERIES_SUCCEEDED_AT}{{{own}}}"
     fired = {what: rule for rule in _rules(job, spec) for what in [rule["alert"]]}
@@ -156,7 +173,7 @@ def _tests(job: Deployed, spec: Prometheus, others: Sequence[Deployed]) -> list[
         series: f"0x{late + 2}",
         **{
             f'{LAST_RUN}{{{own},ending="{e.value}"}}': f"{int(e is Ending.SUCCEEDED)}x{late + 2}"
-            for e in Ending
+            for e in WORKED
         },
         f"{DURATION.series}{{{own}}}": f"{slow}x{late + 2}",
     }
@@ -185,6 +202,12 @@ def _tests(job: Deployed, spec: Prometheus, others: Sequence[Deployed]) -> list[
             expected(step, "SafedeleteFailed", fires=True),
             expected(step, "SafedeleteGuardRefused", fires=True),
             expected(step, "SafedeleteSlow", fires=True),
+        ),
+        world(
+            "a crash fires for a while, whatever the next run does",
+            {f"{SERIES_CRASHED_AT}{{{own}}}": f"0x{-(-shows // step) + 2}"},
+            expected(shows - step, "SafedeleteCrashed", fires=True),
+            expected(shows + step, "SafedeleteCrashed", fires=False),
         ),
     ]
 

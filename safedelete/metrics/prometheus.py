@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from safedelete.core.event import (
+    ENDED,
     JOB_LABEL,
+    SERIES_CRASHED_AT,
     SERIES_ENDED_AT,
+    SERIES_SKIPPED_AT,
     SERIES_STARTED_AT,
     SERIES_SUCCEEDED_AT,
     STARTED,
+    WORKED,
     Ending,
     RunEvent,
-    numbers,
+    lasting,
 )
 from safedelete.metrics.addresses import without_password
 
@@ -27,7 +33,12 @@ TIMES: Final = {
     SERIES_STARTED_AT: "When the last run started, Unix time.",
     SERIES_ENDED_AT: "When the last run ended, Unix time.",
     SERIES_SUCCEEDED_AT: "When the last successful run ended, Unix time.",
+    SERIES_SKIPPED_AT: "When a run was last skipped, Unix time.",
+    SERIES_CRASHED_AT: "When a run was last found whose process had died, Unix time.",
 }
+
+TOLD_BY_TIME: Final = frozenset({STARTED, ENDED[Ending.SKIPPED], ENDED[Ending.CRASHED]})
+"""A 1 that stays until the next event, or that the next event overwrites before it is scraped, says nothing."""
 
 
 class TextfileSink:
@@ -51,16 +62,17 @@ class TextfileSink:
         path = self.path_of(event.job)
         fresh = generate_latest(registry(event)).decode()
         named = set(_series(fresh))
-        kept = "".join(block for name, block in _blocks(_read(path)) if name not in named)
         # In the same directory, so that the replacement is one step; without .prom, so that it is not collected.
         scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            scratch.write_text(kept + fresh, encoding="utf-8")
-            # The collector is another user's process.
-            scratch.chmod(0o644)
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with _alone(path.parent):
+            kept = "".join(block for name, block in _blocks(_read(path)) if name not in named)
+            try:
+                scratch.write_text(kept + fresh, encoding="utf-8")
+                # The collector is another user's process.
+                scratch.chmod(0o644)
+                scratch.replace(path)
+            finally:
+                scratch.unlink(missing_ok=True)
 
     def path_of(self, job: str) -> Path:
         """Return a job's file."""
@@ -114,9 +126,8 @@ def registry(event: RunEvent, *, pushed: bool = False) -> CollectorRegistry:
             gauge = gauges[series] = Gauge(series, meaning, [*always, *labels], registry=made)
         (gauge.labels(**always, **labels) if always or labels else gauge).set(number)
 
-    for metric, number in numbers(event).items():
-        # A start is told by its time.
-        if metric is not STARTED:
+    for metric, number in lasting(event).items():
+        if metric not in TOLD_BY_TIME:
             put(metric.series, metric.meaning, dict(metric.labels), number)
     for series, at in _times(event):
         put(series, TIMES[series], {}, at)
@@ -124,12 +135,35 @@ def registry(event: RunEvent, *, pushed: bool = False) -> CollectorRegistry:
 
 
 def _times(event: RunEvent) -> Iterator[tuple[str, float]]:
-    if event.ending not in (Ending.SKIPPED, Ending.CRASHED):
-        yield SERIES_STARTED_AT, event.started_at.timestamp()
-    if event.ending is not None and event.ended_at is not None:
-        yield SERIES_ENDED_AT, event.ended_at.timestamp()
+    ended_at = event.ended_at or event.started_at
+    match event.ending:
+        case Ending.SKIPPED:
+            yield SERIES_SKIPPED_AT, ended_at.timestamp()
+            return
+        case Ending.CRASHED:
+            yield SERIES_CRASHED_AT, ended_at.timestamp()
+            return
+    yield SERIES_STARTED_AT, event.started_at.timestamp()
+    if event.ending in WORKED:
+        yield SERIES_ENDED_AT, ended_at.timestamp()
         if event.ending is Ending.SUCCEEDED:
-            yield SERIES_SUCCEEDED_AT, event.ended_at.timestamp()
+            yield SERIES_SUCCEEDED_AT, ended_at.timestamp()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep every other process and thread that writes here out meanwhile, or one would put back what another replaced.
+
+    The directory itself is locked, so that no file has to stay beside the collected ones.
+    """
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        # A file system without locks is still better written to than not.
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 def _read(path: Path) -> str:

@@ -48,6 +48,12 @@ def test_a_failed_and_a_missed_run_each_fire_and_a_healthy_job_does_not(
     assert run_here(["init", jobs], env).code == 0
     assert run_here(["run", jobs, "reminders"], env).code == 7
     assert run_here(["run", jobs, "digest"], env).code == 0
+    # A failure stays one while later starts find the job paused, and so does a crash whatever the next run does.
+    assert run_here(["pause", jobs, "reminders", "--reason", "INC-1"], env).code == 0
+    assert run_here(["run", jobs, "reminders"], env).code == 5
+    now = datetime.now(UTC)
+    TextfileSink(folder).send(event(Ending.CRASHED, ExitCode.STORE, job="digest", ended_at=now))
+    assert run_here(["run", jobs, "digest"], env).code == 0
     # Two hours ago the backup ran for the last time.
     ago = datetime.now(UTC) - timedelta(hours=2)
     TextfileSink(folder).send(
@@ -59,9 +65,12 @@ def test_a_failed_and_a_missed_run_each_fire_and_a_healthy_job_does_not(
         collector(folder) as target,
         started(lambda: Prometheus(project / "deploy" / "safedelete.rules.yml", target)) as prometheus,
     ):
-        there = prometheus.wait_for(("SafedeleteFailed", "reminders"), ("SafedeleteMissed", "backup"))
+        there = prometheus.wait_for(
+            ("SafedeleteFailed", "reminders"), ("SafedeleteCrashed", "digest"), ("SafedeleteMissed", "backup")
+        )
     assert {alert for alert, state in there.items() if state == "firing"} == {
         ("SafedeleteFailed", "reminders"),
+        ("SafedeleteCrashed", "digest"),
         ("SafedeleteMissed", "backup"),
     }
     # It has never succeeded; whether that is too long shows later.

@@ -31,21 +31,21 @@ def test_promtool_accepts_the_rules_and_their_tests_pass(project: Path, render: 
     folder = project / "deploy"
     checked = promtool(folder, "check", "rules", "--lint-fatal", "safedelete.rules.yml")
     assert checked.returncode == 0, checked.stderr
-    assert "10 rules found" in checked.stdout
+    assert "12 rules found" in checked.stdout
     tested = promtool(folder, "test", "rules", *TESTS)
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 def thresholds(text: str) -> list[str]:
-    return re.findall(r"(?:expr: .*> |for: )(\d+)", text)
+    return re.findall(r"(?:expr: .*[<>] |for: )(\d+)", text)
 
 
 def test_the_tests_catch_every_threshold_that_is_changed(project: Path, render: Rendering) -> None:
     render("prometheus")
     rules = project / "deploy" / "safedelete.rules.yml"
     text = rules.read_text()
-    assert len(thresholds(text)) == 6
-    places = [match.span(1) for match in re.finditer(r"(?:expr: .*> |for: )(\d+)", text)]
+    assert len(thresholds(text)) == 8
+    places = [match.span(1) for match in re.finditer(r"(?:expr: .*[<>] |for: )(\d+)", text)]
     for start, end in places:
         for factor in (0.5, 10):
             changed = str(int(int(text[start:end]) * factor))
@@ -71,6 +71,7 @@ def test_every_alert_has_its_labels_and_its_runbook(project: Path, render: Rende
     render("prometheus")
     rules = yaml.safe_load((project / "deploy" / "safedelete.rules.yml").read_text())["groups"][0]["rules"]
     assert {rule["alert"] for rule in rules} == {
+        "SafedeleteCrashed",
         "SafedeleteFailed",
         "SafedeleteGuardRefused",
         "SafedeleteMissed",

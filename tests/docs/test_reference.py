@@ -10,7 +10,15 @@ import pytest
 import typer.main
 
 from safedelete.cli.app import app
-from safedelete.core.event import METRICS, SERIES_ENDED_AT, SERIES_STARTED_AT, SERIES_SUCCEEDED_AT, STARTED
+from safedelete.core.event import (
+    METRICS,
+    SERIES_CRASHED_AT,
+    SERIES_ENDED_AT,
+    SERIES_SKIPPED_AT,
+    SERIES_STARTED_AT,
+    SERIES_SUCCEEDED_AT,
+    STARTED,
+)
 from safedelete.core.findings import FINDINGS
 from safedelete.core.lint import RULES
 from safedelete.core.outcome import Outcome
@@ -114,6 +122,8 @@ def test_every_metric_is_documented_under_both_its_names() -> None:
         SERIES_STARTED_AT,
         SERIES_ENDED_AT,
         SERIES_SUCCEEDED_AT,
+        SERIES_SKIPPED_AT,
+        SERIES_CRASHED_AT,
     }
 
 

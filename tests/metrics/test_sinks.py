@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import boto3
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from safedelete.core.event import METRICS, STARTED, Ending, RunEvent, numbers
+from safedelete.core.event import ENDED, METRICS, STARTED, Ending, RunEvent, lasting, numbers
 from safedelete.core.outcome import Outcome
 from safedelete.errors import ConfigError, ExitCode
+from safedelete.metrics import prometheus
 from safedelete.metrics.cloudwatch import CloudWatchSink
 from safedelete.metrics.lines import emf
 from safedelete.metrics.notify import AppriseNote, SnsNote, WebhookNote
@@ -21,19 +24,22 @@ from safedelete.metrics.parse import notes, sinks
 from safedelete.metrics.ping import PingSink, as_uuid
 from safedelete.metrics.prometheus import PushgatewaySink, TextfileSink
 from safedelete.testing.servers import Moto
-from tests.metrics.conftest import RUN, event
+from tests.metrics.conftest import AT, RUN, event
 from tests.metrics.listening import Listener
+
+HOUR = timedelta(hours=1)
+APART = {ENDED[Ending.SKIPPED], ENDED[Ending.CRASHED]}
 
 
 def test_an_end_tells_of_every_metric_but_the_start(success: RunEvent) -> None:
     assert set(numbers(success)) == set(METRICS) - {STARTED}
+    assert set(lasting(success)) == set(METRICS) - {STARTED} - APART
 
 
 def test_exactly_one_ending_is_1_and_every_other_is_0() -> None:
     for how in Ending:
         found = numbers(event(how, ExitCode.DONE))
-        ways = {m.labels[0][1]: n for m, n in found.items() if m.labels and m.labels[0][0] == "ending"}
-        assert ways == {other.value: float(other is how) for other in Ending}
+        assert {other: found[ENDED[other]] for other in Ending} == {o: float(o is how) for o in Ending}
 
 
 def test_what_is_not_known_is_left_out_and_never_zero() -> None:
@@ -44,8 +50,10 @@ def test_what_is_not_known_is_left_out_and_never_zero() -> None:
 
 
 @pytest.mark.parametrize("how", [Ending.SKIPPED, Ending.CRASHED])
-def test_a_run_that_did_not_work_says_nothing_of_how_long_one_takes(how: Ending) -> None:
-    assert {m.name for m in numbers(event(how, ExitCode.SKIPPED))} == {e.value.capitalize() for e in Ending}
+def test_a_run_that_did_not_work_says_that_and_nothing_else(how: Ending) -> None:
+    made = event(how, ExitCode.SKIPPED)
+    assert set(numbers(made)) == set(ENDED.values())
+    assert lasting(made) == {ENDED[how]: 1}
 
 
 def test_an_embedded_metric_line_declares_and_holds_every_number(success: RunEvent) -> None:
@@ -95,7 +103,7 @@ def test_a_text_file_holds_every_number_and_nothing_stays_beside_it(
     (path,) = tmp_path.iterdir()
     assert path.name == "safedelete_expired-uploads.prom"
     assert path.stat().st_mode & 0o044 == 0o044
-    for metric, number in numbers(success).items():
+    for metric, number in lasting(success).items():
         assert value(path, metric.series, **dict(metric.labels)) == number
     assert value(path, "safedelete_last_success_timestamp_seconds") == 1780283790
 
@@ -109,8 +117,59 @@ def test_no_later_event_takes_the_last_success_away(
     sink.send(start if how is None else event(how, ExitCode.STORE))
     path = sink.path_of("expired-uploads")
     assert value(path, "safedelete_last_success_timestamp_seconds") == 1780283790
-    assert value(path, "safedelete_last_run", ending="succeeded") == float(how is None)
+    says_nothing_of_it = how in (None, Ending.SKIPPED, Ending.CRASHED)
+    assert value(path, "safedelete_last_run", ending="succeeded") == float(says_nothing_of_it)
     assert value(path, "safedelete_last_items", outcome=Outcome.GONE.value) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "series"), [(Ending.SKIPPED, "safedelete_last_skip"), (Ending.CRASHED, "safedelete_last_crash")]
+)
+def test_a_skip_and_a_crash_touch_no_series_but_their_own_and_no_run_takes_them_away(
+    tmp_path: Path, success: RunEvent, how: Ending, series: str
+) -> None:
+    sink = TextfileSink(tmp_path)
+    sink.send(event(Ending.FAILED, ExitCode.STORE))
+    path = sink.path_of("expired-uploads")
+    before = read(path)
+    sink.send(event(how, ExitCode.SKIPPED, started_at=AT + HOUR, ended_at=AT + HOUR))
+    own = (f"{series}_timestamp_seconds", (("job_name", "expired-uploads"),))
+    assert read(path) == before | {own: (AT + HOUR).timestamp()}
+    assert value(path, "safedelete_last_run", ending="failed") == 1
+    sink.send(success)
+    assert read(path)[own] == (AT + HOUR).timestamp()
+
+
+def test_two_that_write_one_file_lose_nothing_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, success: RunEvent
+) -> None:
+    sink, real = TextfileSink(tmp_path), prometheus._read
+    sink.send(success)
+    within, go_on = threading.Event(), threading.Event()
+
+    def slowly(path: Path) -> str:
+        text = real(path)
+        if threading.current_thread().name == "skipped":
+            within.set()
+            go_on.wait(10)
+        return text
+
+    monkeypatch.setattr(prometheus, "_read", slowly)
+    skipped = threading.Thread(
+        target=sink.send, args=[event(Ending.SKIPPED, ExitCode.SKIPPED)], name="skipped"
+    )
+    failed = threading.Thread(target=sink.send, args=[event(Ending.FAILED, ExitCode.STORE)])
+    skipped.start()
+    assert within.wait(10)
+    failed.start()
+    failed.join(0.2)
+    go_on.set()
+    for thread in (skipped, failed):
+        thread.join(10)
+    path = sink.path_of("expired-uploads")
+    assert value(path, "safedelete_last_run", ending="failed") == 1
+    assert value(path, "safedelete_last_skip_timestamp_seconds") == 1780283790
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_file_that_breaks_off_midway_is_never_seen(tmp_path: Path, success: RunEvent) -> None:
@@ -144,7 +203,7 @@ def test_otlp_is_delivered_before_it_returns(listener: Listener, success: RunEve
     OtlpSink(f"{listener.url}/v1/metrics").send(success)
     (sent,) = listener.sent
     assert sent.path == "/v1/metrics"
-    for metric in numbers(success):
+    for metric in lasting(success):
         assert metric.series.encode() in sent.body
     listener.status = 400
     with pytest.raises(ConnectionError):

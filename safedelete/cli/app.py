@@ -118,9 +118,8 @@ def check(
         platform,
         None if stop_timeout is None else timedelta(seconds=stop_timeout),
     )
-    reports = [wiring.check(job, deployment=deployment) for job in purges(picked)]
+    reports = [wiring.check(job, deployment=deployment) for job in picked]
     findings = [finding for report in reports for finding in report.lint]
-    findings += wiring.lint_jobs([job for job in picked if job not in purges(picked)], deployment)
     if as_json:
         print_json(
             {
@@ -133,7 +132,7 @@ def check(
             typer.echo(text.proofs(report))
         for finding in findings:
             typer.echo(text.finding(finding))
-        typer.echo(f"{len(picked)} job(s) checked, {len(reports)} purge(s) probed. Nothing was deleted.")
+        typer.echo(f"{len(picked)} job(s) checked and probed. Nothing was deleted.")
     broken = [finding.code for finding in findings if finding.severity == "refuse"]
     if broken:
         raise ConfigError(

@@ -19,19 +19,26 @@ SECONDS: Final = 10.0
 
 
 def send(sinks: Sequence[Sink], event: RunEvent, clock: Clock, *, seconds: float = SECONDS) -> None:
-    """Send an event to every sink. Never raises.
+    """Send an event to every sink. Never raises. As :func:`send_all`."""
+    send_all(sinks, [event], clock, seconds=seconds)
 
-    Each has a thread of its own, so that one that hangs holds up neither the others nor the run. A thread that is
+
+def send_all(
+    sinks: Sequence[Sink], events: Sequence[RunEvent], clock: Clock, *, seconds: float = SECONDS
+) -> None:
+    """Send events to every sink, in their order. Never raises.
+
+    Each sink has a thread of its own, so that one that hangs holds up neither the others nor the run. A thread that is
     still busy afterwards is left to itself; it is a daemon, and ends with the process at the latest.
 
     Args:
         sinks: The receivers.
-        event: What to send.
+        events: What to send.
         clock: Tells how much of the time is left.
-        seconds: How long all of them together may take.
+        seconds: How long all sinks together may take for all events together.
     """
     threads = [
-        threading.Thread(target=_one, args=(sink, event), name=f"safedelete-{sink.name}", daemon=True)
+        threading.Thread(target=_each, args=(sink, events), name=f"safedelete-{sink.name}", daemon=True)
         for sink in sinks
     ]
     end = clock.uptime() + seconds
@@ -43,9 +50,14 @@ def send(sinks: Sequence[Sink], event: RunEvent, clock: Clock, *, seconds: float
             log.warning(
                 "a metrics sink hangs; the run goes on without it",
                 sink=sink.name,
-                job=event.job,
+                job=events[0].job,
                 seconds=seconds,
             )
+
+
+def _each(sink: Sink, events: Sequence[RunEvent]) -> None:
+    for event in events:
+        _one(sink, event)
 
 
 def _one(sink: Sink, event: RunEvent) -> None:

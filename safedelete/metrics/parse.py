@@ -40,7 +40,7 @@ def _sink(word: str, tail: Callable[[], str]) -> Sink:
     match kind:
         case "textfile" if rest:
             _needs("prometheus_client", "prometheus", word)
-            return TextfileSink(_collected(Path(rest)))
+            return TextfileSink(Path(rest))
         case "pushgateway" if rest:
             _needs("prometheus_client", "prometheus", word)
             return PushgatewaySink(web_address(rest, "SAFEDELETE_METRICS"))
@@ -55,16 +55,6 @@ def _sink(word: str, tail: Callable[[], str]) -> Sink:
     )
 
 
-def _collected(path: Path) -> Path:
-    home = path.parent if path.suffix == ".prom" else path
-    if not home.is_dir():
-        raise ConfigError(
-            f"$SAFEDELETE_METRICS: textfile:{path}: {home} is not a directory.",
-            hint="Make it, and give it to node_exporter as --collector.textfile.directory.",
-        )
-    return path
-
-
 def notes(text: str) -> list[Sink]:
     """Return whom a value of ``$SAFEDELETE_NOTIFY`` names, separated by blanks.
 
@@ -72,6 +62,30 @@ def notes(text: str) -> list[Sink]:
         ConfigError: An address is wrong, or needs a package that is not installed.
     """
     return [_note(word) for word in text.split()]
+
+
+def tolerant(
+    metrics: str, notify: str, tail: Callable[[], str] = str
+) -> tuple[list[Sink], list[ConfigError]]:
+    """Return the sinks that both variables name, as far as they are right, and what is wrong with the others.
+
+    Args:
+        metrics: The value of ``$SAFEDELETE_METRICS``.
+        notify: The value of ``$SAFEDELETE_NOTIFY``.
+        tail: Returns the last log lines, which a ping sends along.
+    """
+    found: list[Sink] = []
+    wrong: list[ConfigError] = []
+    for read, words in (
+        (lambda word: _sink(word, tail), metrics.replace(",", " ").split()),
+        (_note, notify.split()),
+    ):
+        for word in words:
+            try:
+                found.append(read(word))
+            except ConfigError as error:
+                wrong.append(error)
+    return found, wrong
 
 
 def _note(word: str) -> Sink:

@@ -74,6 +74,13 @@ class TextfileSink:
             finally:
                 scratch.unlink(missing_ok=True)
 
+    def missing(self) -> str:
+        """Say why nothing can be written there; empty where it can. Reads only."""
+        home = self._path.parent if self._path.suffix == ".prom" else self._path
+        if not home.is_dir():
+            return f"{home} is not a directory."
+        return "" if os.access(home, os.W_OK | os.X_OK) else f"{home} cannot be written to."
+
     def path_of(self, job: str) -> Path:
         """Return a job's file."""
         if self._path.suffix == ".prom":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from safedelete.core.event import RunEvent
@@ -28,8 +29,8 @@ class Teller(Protocol):
     def started(self, run: str) -> None:
         """Tell that a run has been recorded under this id, and works now. What was told before is not told again."""
 
-    def crashed(self, record: RunRecord) -> None:
-        """Tell of an earlier run whose process died."""
+    def crashed(self, records: Sequence[RunRecord]) -> None:
+        """Tell of earlier runs whose processes died, of all of them in the time that one may take."""
 
     def cut_off(self, why: str) -> None:
         """Tell that this run's process is about to be ended by force."""
@@ -41,7 +42,7 @@ class Silence:
     def started(self, run: str) -> None:
         """Do nothing."""
 
-    def crashed(self, record: RunRecord) -> None:
+    def crashed(self, records: Sequence[RunRecord]) -> None:
         """Do nothing."""
 
     def cut_off(self, why: str) -> None:

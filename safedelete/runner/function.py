@@ -17,7 +17,7 @@ import structlog
 
 from safedelete.core.outcome import Tally
 from safedelete.core.redact import redact
-from safedelete.core.run import UNFINISHED, RunState
+from safedelete.core.run import RunState
 from safedelete.declare.jobs import Job
 from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
@@ -27,6 +27,7 @@ from safedelete.runner.ending import code_of
 from safedelete.runner.pause import refuse_paused
 from safedelete.runner.program import run_program
 from safedelete.runner.report import Report
+from safedelete.runner.takeover import mark_crashed
 
 log = structlog.get_logger("safedelete.run")
 
@@ -137,11 +138,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             return _rehearse(ctx, lease, deadline)
         refuse_paused(ctx.ledger, ctx.job.name)
         require(ctx.ledger.probe())
-        for record in ctx.ledger.runs(ctx.job.name, limit=10, states=UNFINISHED):
-            ctx.ledger.move(
-                record.run, RunState.CRASHED, change=RunChange(reason="its process died or lost the lock")
-            )
-            ctx.teller.crashed(record)
+        mark_crashed(ctx.ledger, ctx.job.name, ctx.teller)
         run = ctx.new_run()
         ctx.ledger.begin(
             RunRecord(

@@ -63,7 +63,7 @@ def save(ctx: PurgeContext) -> Report:
     """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing."""
     lease = ctx.enter()
     try:
-        mark_crashed(ctx)
+        mark_crashed(ctx.ledger, ctx.job, ctx.teller)
         expire(ctx)
         run = ctx.begin()
         try:
@@ -123,7 +123,7 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
     begun = ctx.clock.now()
     lease = ctx.start()
     try:
-        mark_crashed(ctx)
+        mark_crashed(ctx.ledger, ctx.job, ctx.teller)
         record = ctx.ledger.record(run)
         sealed = executable(ctx, record)
         decision = ctx.decide(sealed, approval_of(ctx, record))

@@ -13,7 +13,7 @@ from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
 from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open, verify
-from safedelete.ports import Lease, RunChange, RunRecord, holding
+from safedelete.ports import Lease, Ledger, RunChange, RunRecord, Teller, holding
 from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
 from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
@@ -24,16 +24,21 @@ Resume: TypeAlias = Callable[[RunRecord, Approved], Report]
 """Goes on with an interrupted run under a renewed approval."""
 
 
-def mark_crashed(ctx: PurgeContext) -> None:
+def mark_crashed(ledger: Ledger, job: str, teller: Teller) -> None:
     """Say of runs whose process is gone that they crashed: we hold the lock, so they do not."""
-    for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=UNFINISHED):
-        ctx.ledger.move(
-            record.run,
-            RunState.CRASHED,
-            change=RunChange(reason=f"its process ({record.owner}) died or lost the lock"),
-        )
-        log.warning("an earlier run crashed", run=record.run, owner=record.owner)
-        ctx.teller.crashed(record)
+    marked: list[RunRecord] = []
+    try:
+        for record in ledger.runs(job, limit=HISTORY, states=UNFINISHED):
+            ledger.move(
+                record.run,
+                RunState.CRASHED,
+                change=RunChange(reason=f"its process ({record.owner}) died or lost the lock"),
+            )
+            log.warning("an earlier run crashed", run=record.run, owner=record.owner)
+            marked.append(record)
+    finally:
+        # Together: a sink that hangs would hold the run up once for each.
+        teller.crashed(marked)
 
 
 def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:
@@ -44,7 +49,7 @@ def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:
     Returns:
         The report of the run that was finished, if any. What abandoned ones left is told by :func:`untold`.
     """
-    mark_crashed(ctx)
+    mark_crashed(ctx.ledger, ctx.job, ctx.teller)
     fitting: tuple[RunRecord, Approved] | None = None
     for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=RESUMABLE):
         why = _too_late(ctx, record, fitting)

@@ -44,7 +44,7 @@ from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
-from safedelete.wiring.telling import Telling
+from safedelete.wiring.telling import Passing
 from safedelete.wiring.unfinished import working
 
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -218,7 +218,7 @@ def context_of(
             jitter=random.SystemRandom().random,
             brakes=_brakes(purge, database, held),
             manifest=manifest,
-            teller=teller or Telling(purge, settings, clock),
+            teller=teller or Passing(purge, settings, clock),
         )
         with working(purge.name, context.setting.owner, ledger, clock, context.teller):
             yield context

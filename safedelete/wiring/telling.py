@@ -13,10 +13,11 @@ import structlog
 from safedelete.core.event import RunEvent
 from safedelete.declare import Declared, Purge
 from safedelete.errors import ExitCode, SafeDeleteError
-from safedelete.metrics.fanout import send
-from safedelete.metrics.parse import notes, sinks
+from safedelete.metrics.fanout import send, send_all
+from safedelete.metrics.parse import notes, sinks, tolerant
+from safedelete.metrics.prometheus import TextfileSink
 from safedelete.metrics.tail import tail
-from safedelete.ports import Clock, LedgerReader, RunRecord
+from safedelete.ports import Clock, LedgerReader, Proof, RunRecord, Verdict
 from safedelete.ports.sink import Sink
 from safedelete.runner.report import Report
 from safedelete.runner.telling import code_of_end, crashed, ended, why
@@ -33,12 +34,15 @@ class Telling:
         settings: What the environment says.
         clock: The clocks.
         to: The sinks; None for those that the environment names.
+
+    Raises:
+        ConfigError: The environment names one wrongly.
     """
 
     def __init__(
         self, job: Declared, settings: Settings, clock: Clock, to: Sequence[Sink] | None = None
     ) -> None:
-        self._sinks = [*sinks(settings.metrics, tail), *notes(settings.notify)] if to is None else to
+        self._to = [*sinks(settings.metrics, tail), *notes(settings.notify)] if to is None else to
         self._clock = clock
         self._start = RunEvent(
             job=job.name,
@@ -53,16 +57,19 @@ class Telling:
         """Tell that the run works under this id now, once."""
         if self._start.run != run:
             self._start = replace(self._start, run=run)
-            send(self._sinks, self._start, self._clock)
+            send(self._sinks(), self._start, self._clock)
 
-    def crashed(self, record: RunRecord) -> None:
-        """Tell of an earlier run whose process died."""
-        send(self._sinks, crashed(record, self._start.environment, self._clock.now()), self._clock)
+    def crashed(self, records: Sequence[RunRecord]) -> None:
+        """Tell of earlier runs whose processes died."""
+        now = self._clock.now()
+        events = [crashed(record, self._start.environment, now) for record in records]
+        if events:
+            send_all(self._sinks(), events, self._clock)
 
     def cut_off(self, why: str) -> None:
         """Tell that this run's process is about to be ended by force."""
         event = ended(self._start, ExitCode.INCOMPLETE, self._now(), why, None, file=self._file)
-        send(self._sinks, event, self._clock)
+        send(self._sinks(), event, self._clock)
 
     @contextmanager
     def remembering(self, ledger: LedgerReader) -> Iterator[None]:
@@ -80,14 +87,53 @@ class Telling:
         code = code_of_end(error, ExitCode.DONE if report is None else report.exit_code)
         message = why(error, "" if report is None else report.message)
         send(
-            self._sinks,
+            self._sinks(),
             ended(self._start, code, self._now(), message, self._record, file=self._file),
             self._clock,
         )
 
+    def _sinks(self) -> Sequence[Sink]:
+        return self._to
+
     def _now(self) -> datetime:
         # A clock that was set back meanwhile must not give a run a negative length.
         return max(self._clock.now(), self._start.started_at)
+
+
+class Passing(Telling):
+    """Tells what a verb that is no run comes across: a crash. A sink that is named wrongly does not keep it from its work.
+
+    Args:
+        job: The job.
+        settings: What the environment says.
+        clock: The clocks.
+    """
+
+    def __init__(self, job: Declared, settings: Settings, clock: Clock) -> None:
+        super().__init__(job, settings, clock, ())
+        self._settings = settings
+
+    def _sinks(self) -> Sequence[Sink]:
+        # Not before there is something to tell: most such verbs tell nothing.
+        found, wrong = tolerant(self._settings.metrics, self._settings.notify, tail)
+        for error in wrong:
+            log.warning("a metrics sink is named wrongly", error=str(error), hint=error.hint)
+        return found
+
+
+def proofs_of(settings: Settings) -> list[Proof]:
+    """Say which of the environment's sinks cannot be sent to, as far as that can be known. Reads only; sends nothing."""
+    found, wrong = tolerant(settings.metrics, settings.notify)
+    made = [Proof("metrics and notes", Verdict.DENIED, str(error), error.hint) for error in wrong]
+    for sink in found:
+        why = sink.missing() if isinstance(sink, TextfileSink) else ""
+        if why:
+            remedy = (
+                "Make it, for the user that the jobs run as, and give it to node_exporter as "
+                "--collector.textfile.directory."
+            )
+            made.append(Proof(f"write {sink.name}", Verdict.DENIED, why, remedy))
+    return made
 
 
 @contextmanager

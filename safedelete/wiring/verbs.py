@@ -10,7 +10,7 @@ from typing import Literal
 
 import structlog
 
-from safedelete.core.decision import Approval
+from safedelete.core.decision import Approval, Finding
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Plan
 from safedelete.declare import Declared, Job, Purge
@@ -43,7 +43,7 @@ from safedelete.wiring.connect import (
 from safedelete.wiring.lint import Deployment, lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
-from safedelete.wiring.telling import Telling, told
+from safedelete.wiring.telling import Passing, Telling, proofs_of, told
 from safedelete.wiring.unfinished import working
 
 log = structlog.get_logger("safedelete.run")
@@ -109,9 +109,9 @@ def run(
             hint="`safedelete plan FILE NAME --manifest PATH` writes what a purge would delete.",
         )
     settings, clock = Settings.read(), SystemClock()
-    telling = Telling(job, settings, clock)
     if dry_run:
-        return _dry_run(job, telling, asked=asked, progress=progress)
+        return _dry_run(job, Passing(job, settings, clock), asked=asked, progress=progress)
+    telling = Telling(job, settings, clock)
     with told(telling) as reports:
         if isinstance(job, Purge):
             with (
@@ -177,26 +177,40 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
     return reports[0]
 
 
-def check(purge: Purge, *, deployment: Deployment | None = None) -> Report:
-    """Lint a purge, and prove every permission it needs on the objects of its first page. Keeps and deletes nothing.
+def check(job: Declared, *, deployment: Deployment | None = None) -> Report:
+    """Lint a job, and prove that it can run: its lock, its ledger, and a purge's permissions on objects of its first page.
+
+    Keeps and deletes nothing. Where ``require_conditional`` is declared, a canary is put and deleted.
 
     Args:
-        purge: The purge.
+        job: A purge or a function job.
         deployment: Where it will run, for the rules about platforms.
 
     Returns:
         The report: ``lint`` has what is wrong with the definition, ``proofs`` every permission. ``exit_code`` is 2 when a
-        lint rule refuses, else 9 when a permission is missing.
+        lint rule refuses, else 9 when a permission is missing, the lock cannot be taken or a sink's place is not there.
     """
-    with context_of(purge) as ctx:
-        ctx.ledger.verify(ctx.setting.binding)
-        lint = lint_jobs([purge], deployment)
-        broken = any(finding.severity == "refuse" for finding in lint)
-        made = ctx.survey()
-        proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))
-        clear = not any(proof.stops for proof in proofs)
-        code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
-        return Report(job=purge.name, plan=made, proofs=proofs, lint=lint, exit_code=code)
+    settings = Settings.read()
+    lint: tuple[Finding, ...]
+    made: Plan | None = None
+    if isinstance(job, Purge):
+        with context_of(job) as ctx:
+            ctx.ledger.verify(ctx.setting.binding)
+            lint = lint_jobs([job], deployment)
+            made = ctx.survey()
+            proofs = [*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made))]
+    else:
+        clock = SystemClock()
+        with opened(settings, job) as (database, ledger):
+            ledger.verify(Binding(settings.environment, frozenset({database.identity}), frozenset()))
+            lint = lint_jobs([job], deployment)
+            _, probers = lock_of(job, database, ledger, settings, clock)
+            proofs = [*ledger.probe(), *prove(clock.now(), probers, [])]
+    proofs += proofs_of(settings)
+    broken = any(finding.severity == "refuse" for finding in lint)
+    clear = not any(proof.stops for proof in proofs)
+    code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
+    return Report(job=job.name, kind=job.kind, plan=made, proofs=tuple(proofs), lint=lint, exit_code=code)
 
 
 def _known_objects(ctx: PurgeContext, made: Plan) -> list[ObjectRef]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 import safedelete
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode
+from safedelete.errors import ExitCode, SafeDeleteError
 from safedelete.loader import load
 from safedelete.runner import pause as pausing
 from safedelete.testing.servers import Postgres
@@ -82,12 +82,46 @@ def both(world: World) -> Path:
 # --- a job that is no purge
 
 
+def test_a_function_that_calls_sys_exit_ends_the_command_with_1_and_says_so(world: World) -> None:
+    jobs = job_file(
+        world,
+        HEAD
+        + """
+@job("reminders", **EVERY_DAY)
+def reminders(run: RunContext) -> None:
+    run.failed(3)
+    raise SystemExit(0)
+""",
+    )
+    ran = world.cli("run", jobs, expect=1)
+    assert "reminders called sys.exit(0)" in ran.said
+    assert "Traceback" not in ran.err
+    assert world.cli("history", jobs, "--json", expect=0).document[0]["state"] == "failed"
+    with world.inside(), pytest.raises(SafeDeleteError, match=r"sys\.exit\(0\)"):
+        safedelete.run(world.job(jobs))
+
+
+def test_a_functions_check_is_a_function_too(world: World, both: Path) -> None:
+    reminders = load(both).one("reminders")
+    with world.inside():
+        assert safedelete.check(reminders).exit_code is ExitCode.DONE
+    with world.inside(SAFEDELETE_LOCK="redis", SAFEDELETE_REDIS_URL="redis://127.0.0.1:9/0"):
+        assert safedelete.check(reminders).exit_code is ExitCode.PREFLIGHT
+
+
 @pytest.mark.parametrize("name", ["reminders", "sweep"])
 def test_every_verb_treats_a_function_as_it_does_a_purge(world: World, both: Path, name: str) -> None:
     assert "1 job(s) checked" in world.cli("check", both, name, expect=0).out
+    nobody = {"SAFEDELETE_LOCK": "redis", "SAFEDELETE_REDIS_URL": "redis://127.0.0.1:9/0"}
+    assert "take the redis lock" in world.cli("check", both, name, **nobody, expect=9).out
     dry = world.cli("run", both, name, "--dry-run", "--json", expect=0)
     assert dry.document["outcomes"] == {name: {"processed": 0, "failed": 0}}
     assert world.cli("history", both, name, "--json", expect=0).document == []
+
+    checked = world.cli("check", both, name, "--json", expect=0).document["permissions"]
+    assert [(report["job"], report["kind"], report["plan"]) for report in checked] == [(name, "job", None)]
+    assert {proof["verdict"] for proof in checked[0]["permissions"]} == {"allowed"}
+    assert "UPDATE on safedelete_lease" in {proof["subject"] for proof in checked[0]["permissions"]}
 
     ran = world.cli("run", both, name, "--json", expect=0)
     assert ran.document["outcomes"] == {name: {"processed": 6, "failed": 0}}

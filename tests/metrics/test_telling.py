@@ -8,18 +8,27 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
 from safedelete.core.event import RunEvent
-from safedelete.metrics.fanout import send
+from safedelete.core.run import RunState
+from safedelete.declare import job
+from safedelete.errors import LedgerError
+from safedelete.metrics.fanout import send, send_all
 from safedelete.metrics.ping import as_uuid
+from safedelete.ports import RunRecord
+from safedelete.runner.takeover import mark_crashed
 from safedelete.testing.memory import ManualClock
 from safedelete.testing.servers import StubS3
 from safedelete.testing.servers.faults import refusing
-from safedelete.wiring.settings import SystemClock
+from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import Telling
 from tests.e2e.world import World, before_execute, ended
+from tests.metrics.conftest import AT
 from tests.metrics.listening import Listener
 
 JOB = """
@@ -241,6 +250,62 @@ def test_metrics_that_are_wrongly_named_stop_the_run_before_it_begins(world: Wor
     assert "'statsd' is not a known sink" in done.said
     assert "Nothing was deleted." in done.said
     assert world.rows() == set(range(1, 13))
+
+
+@pytest.mark.parametrize("wrong", [{"SAFEDELETE_METRICS": "statsd"}, {"SAFEDELETE_NOTIFY": "me@example.com"}])
+def test_a_sink_that_is_wrongly_named_keeps_nobody_from_looking_or_cancelling(
+    world: World, wrong: dict[str, str]
+) -> None:
+    jobs = world.ready()
+    world.cli("plan", jobs, **wrong, expect=0)
+    world.cli("run", jobs, "--dry-run", **wrong, expect=0)
+    saved = world.cli("plan", jobs, "--save", "--json", expect=0).document[0]["run"]
+    world.cli("cancel", saved, "--reason", "INC-1", "--file", jobs, **wrong, expect=0)
+    checked = world.cli("check", jobs, **wrong, expect=9)
+    assert next(iter(wrong)) in checked.out
+
+
+def test_a_directory_that_is_gone_costs_the_metrics_and_not_the_run(world: World, listener: Listener) -> None:
+    jobs = world.ready()
+    gone = {"SAFEDELETE_METRICS": f"textfile:{world.folder}/unmounted,ping:{listener.url}/c"}
+    checked = world.cli("check", jobs, **gone, expect=9)
+    assert "unmounted is not a directory" in checked.out
+    done = world.cli("run", jobs, **gone, expect=0)
+    assert world.rows() == set(range(4, 13))
+    failed = [line["sink"] for line in done.log if line["event"].startswith("a metrics sink failed")]
+    assert failed == [f"textfile:{world.folder}/unmounted"] * 2
+    assert pinged(listener) == ["/c/start", "/c"]
+
+
+def crash(run: str) -> RunRecord:
+    return RunRecord(
+        run=run, job="purge", kind="purge", state=RunState.RUNNING, started_at=AT, owner="host:1"
+    )
+
+
+def test_crashes_are_told_together_so_that_a_sink_that_hangs_costs_its_time_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hangs, notes = Hangs(), Notes()
+    monkeypatch.setattr("safedelete.wiring.telling.send_all", partial(send_all, seconds=0.3))
+    declared = job("purge", schedule="rate(1 day)", timeout=timedelta(minutes=5))(lambda _run: None)
+    telling = Telling(declared, Settings(environment="test"), SystemClock(), [hangs, notes])
+    records = [crash(f"RUN{n}") for n in range(10)]
+
+    class Books:
+        def runs(self, *_: object, **__: object) -> list[RunRecord]:
+            return records
+
+        def move(self, run: str, *_: object, **__: object) -> None:
+            if run == "RUN7":
+                raise LedgerError("gone")
+
+    began = time.monotonic()
+    with pytest.raises(LedgerError):
+        mark_crashed(Books(), "purge", telling)  # type: ignore[arg-type]
+    assert time.monotonic() - began < 2
+    hangs.released.set()
+    assert [event.run for event in notes.events] == [f"RUN{n}" for n in range(7)]
 
 
 def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:

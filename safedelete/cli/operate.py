@@ -73,14 +73,21 @@ def cancel(
     show_report(wiring.cancel(job, run, reason=reason.strip()), job, file, as_json=as_json)
 
 
-def status(file: File, names: Names = None, as_json: Json = False) -> None:
+def status(
+    file: File,
+    names: Names = None,
+    notify: Annotated[
+        bool, typer.Option("--notify", help="Also send a message for each to those in $SAFEDELETE_NOTIFY.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Say whether each job is as its schedule says it should be; exit 1 names those that are not. Reads only."""
     wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import health_document
 
     jobs = load(file).pick(names or [])
-    found = wiring.status(jobs)
+    found = wiring.status(jobs, notify=notify)
     pauses = {job.name: wiring.paused(job) for job in jobs}
     if as_json:
         print_json([health_document(one, pauses[one.job]) for one in found])

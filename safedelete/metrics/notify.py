@@ -1,12 +1,13 @@
-"""Calls a person: a refusal, a failure or a run that did not end, with what it said and what to do."""
+"""Calls a person: a refusal, a failure or a run that did not end, with what it said and what to do; or one that never was."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from safedelete.core.event import Ending, RunEvent
+from safedelete.core.status import Health
 from safedelete.metrics.addresses import post, web_address, without_password
 from safedelete.metrics.lines import said
 
@@ -35,6 +36,62 @@ def text(event: RunEvent) -> str:
     return "\n".join(lines)
 
 
+class Message(NamedTuple):
+    """What a person is told.
+
+    Attributes:
+        job: The job that it is about.
+        headline: One line.
+        text: A few lines, the headline first.
+        document: The same for programs.
+    """
+
+    job: str
+    headline: str
+    text: str
+    document: Mapping[str, Any]
+
+
+class Note(Protocol):
+    """Somebody who can be called. A ``ports.Sink`` that takes messages, too."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log, without credentials."""
+
+    def send(self, event: RunEvent) -> None:
+        """Send an event worth calling for."""
+
+    def call(self, message: Message) -> None:
+        """Send a message."""
+
+
+def message_of(event: RunEvent) -> Message | None:
+    """Return what to say of an event; None where nobody is to be called."""
+    if event.ending not in CALLED_FOR:
+        return None
+    return Message(event.job, headline(event), text(event), {**said(event), "approve": event.approve or None})
+
+
+def message_about(health: Health, environment: str) -> Message:
+    """Return what to say of a job that is not as it should be."""
+    where = f" ({environment})" if environment else ""
+    line = f"safedelete: {health.job}{where} {health.word}"
+    since = "never" if health.succeeded_at is None else f"{health.succeeded_at:%Y-%m-%d %H:%M} UTC"
+    problems = [f"{problem.kind}: {problem.message}." for problem in health.problems]
+    return Message(
+        health.job,
+        line,
+        "\n".join([line, *problems, f"Last success: {since}."]),
+        {
+            "job": health.job,
+            "environment": environment or None,
+            "health": health.word,
+            "problems": [{"kind": p.kind, "message": p.message} for p in health.problems],
+        },
+    )
+
+
 class WebhookNote:
     """A POST with a JSON body: ``text`` for a person (Slack and its kin show it), the rest for programs.
 
@@ -48,9 +105,13 @@ class WebhookNote:
 
     def send(self, event: RunEvent) -> None:
         """Post an event worth calling for."""
-        if event.ending in CALLED_FOR:
-            body = {"text": text(event), **said(event), "approve": event.approve or None}
-            post(self._url, json.dumps(body).encode(), "application/json")
+        if (message := message_of(event)) is not None:
+            self.call(message)
+
+    def call(self, message: Message) -> None:
+        """Post a message."""
+        body = {"text": message.text, **message.document}
+        post(self._url, json.dumps(body).encode(), "application/json")
 
 
 def _sns(region: str) -> Any:
@@ -81,12 +142,16 @@ class SnsNote:
 
     def send(self, event: RunEvent) -> None:
         """Publish an event worth calling for."""
-        if event.ending in CALLED_FOR:
-            # A subject is ASCII, of at most 100 letters.
-            subject = headline(event).encode("ascii", "replace").decode()[:100]
-            self._connect(self._topic.split(":")[3]).publish(
-                TopicArn=self._topic, Subject=subject, Message=text(event)
-            )
+        if (message := message_of(event)) is not None:
+            self.call(message)
+
+    def call(self, message: Message) -> None:
+        """Publish a message."""
+        # A subject is ASCII, of at most 100 letters.
+        subject = message.headline.encode("ascii", "replace").decode()[:100]
+        self._connect(self._topic.split(":")[3]).publish(
+            TopicArn=self._topic, Subject=subject, Message=message.text
+        )
 
 
 class AppriseNote:
@@ -106,9 +171,17 @@ class AppriseNote:
         Raises:
             ConnectionError: Apprise could not deliver it.
         """
-        if event.ending in CALLED_FOR:
-            from apprise import Apprise
+        if (message := message_of(event)) is not None:
+            self.call(message)
 
-            calling = Apprise()
-            if not calling.add(self._url) or not calling.notify(title=headline(event), body=text(event)):
-                raise ConnectionError("Apprise could not deliver the message")
+    def call(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            ConnectionError: Apprise could not deliver it.
+        """
+        from apprise import Apprise
+
+        calling = Apprise()
+        if not calling.add(self._url) or not calling.notify(title=message.headline, body=message.text):
+            raise ConnectionError("Apprise could not deliver the message")

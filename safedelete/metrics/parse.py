@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from safedelete.errors import ConfigError
 from safedelete.metrics.addresses import web_address, without_password
 from safedelete.metrics.cloudwatch import CloudWatchSink
 from safedelete.metrics.lines import EmfSink, LogSink
-from safedelete.metrics.notify import AppriseNote, SnsNote, WebhookNote
+from safedelete.metrics.notify import AppriseNote, Note, SnsNote, WebhookNote
 from safedelete.metrics.otlp import OtlpSink
 from safedelete.metrics.ping import PingSink
 from safedelete.metrics.prometheus import PushgatewaySink, TextfileSink
@@ -55,7 +56,7 @@ def _sink(word: str, tail: Callable[[], str]) -> Sink:
     )
 
 
-def notes(text: str) -> list[Sink]:
+def notes(text: str) -> list[Note]:
     """Return whom a value of ``$SAFEDELETE_NOTIFY`` names, separated by blanks.
 
     Raises:
@@ -76,19 +77,19 @@ def tolerant(
     """
     found: list[Sink] = []
     wrong: list[ConfigError] = []
-    for read, words in (
-        (lambda word: _sink(word, tail), metrics.replace(",", " ").split()),
-        (_note, notify.split()),
-    ):
-        for word in words:
-            try:
-                found.append(read(word))
-            except ConfigError as error:
-                wrong.append(error)
+    named: list[Callable[[], Sink]] = [
+        *(partial(_sink, word, tail) for word in metrics.replace(",", " ").split()),
+        *(partial(_note, word) for word in notify.split()),
+    ]
+    for make in named:
+        try:
+            found.append(make())
+        except ConfigError as error:
+            wrong.append(error)
     return found, wrong
 
 
-def _note(word: str) -> Sink:
+def _note(word: str) -> Note:
     if word.startswith("arn:"):
         if not (word.split(":")[2:3] == ["sns"] and len(word.split(":")) == 6):
             raise ConfigError(

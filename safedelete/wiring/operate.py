@@ -17,6 +17,8 @@ from safedelete.declare import Declared, Purge
 from safedelete.errors import ConfigError, ExitCode, LockHeldError, SafeDeleteError, StalePlanError
 from safedelete.ledger.prune import Pruned, prune
 from safedelete.ledger.store import SqlLedger
+from safedelete.metrics.fanout import call
+from safedelete.metrics.notify import Message, message_about
 from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Ledger, Notice, RunChange, RunRecord, holding
 from safedelete.runner import review
@@ -24,6 +26,7 @@ from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
 from safedelete.wiring.connect import caller_of, context_of, ledger_opened, one_for_each_ledger
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.telling import callers
 
 log = structlog.get_logger("safedelete.run")
 
@@ -170,14 +173,33 @@ def _function_ended(name: str, record: RunRecord, ledger: Ledger, *, who: str, r
     )
 
 
-def status(jobs: Sequence[Declared], *, now: datetime | None = None) -> list[Health]:
+def status(jobs: Sequence[Declared], *, now: datetime | None = None, notify: bool = False) -> list[Health]:
     """Say of each job whether it is as its schedule says it should be by now. Reads the ledger only, from any host.
 
     Args:
         jobs: The jobs.
         now: The instant to judge at, aware; the clock's unless given.
+        notify: Send one message for each job that is not to those that ``$SAFEDELETE_NOTIFY`` names, and one when the
+            ledger cannot be read. One that cannot be delivered is logged, and changes nothing else.
+
+    Raises:
+        ConfigError: ``notify``, and the variable names nobody, or somebody wrongly.
     """
-    settings, at = Settings.read(), now or SystemClock().now()
+    settings, clock = Settings.read(), SystemClock()
+    called = callers(settings) if notify else ()
+    try:
+        found = _healths(jobs, settings, now or clock.now())
+    except SafeDeleteError as error:
+        line = f"safedelete: it cannot be told how {', '.join(job.name for job in jobs)} stand"
+        call(called, [Message("", line, f"{line}\n{error}", {"health": None, "message": str(error)})], clock)
+        raise
+    ill = [message_about(health, settings.environment) for health in found if not health.ok]
+    if ill:
+        call(called, ill, clock)
+    return found
+
+
+def _healths(jobs: Sequence[Declared], settings: Settings, at: datetime) -> list[Health]:
     found = []
     for job in jobs:
         with ledger_opened(settings, job) as (_, ledger):

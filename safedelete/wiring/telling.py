@@ -12,8 +12,9 @@ import structlog
 
 from safedelete.core.event import RunEvent
 from safedelete.declare import Declared, Purge
-from safedelete.errors import ExitCode, SafeDeleteError
+from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
 from safedelete.metrics.fanout import send, send_all
+from safedelete.metrics.notify import Note
 from safedelete.metrics.parse import notes, sinks, tolerant
 from safedelete.metrics.prometheus import TextfileSink
 from safedelete.metrics.tail import tail
@@ -134,6 +135,21 @@ def proofs_of(settings: Settings) -> list[Proof]:
             )
             made.append(Proof(f"write {sink.name}", Verdict.DENIED, why, remedy))
     return made
+
+
+def callers(settings: Settings) -> Sequence[Note]:
+    """Return whom ``$SAFEDELETE_NOTIFY`` names.
+
+    Raises:
+        ConfigError: It names nobody, or somebody wrongly.
+    """
+    found = notes(settings.notify)
+    if not found:
+        raise ConfigError(
+            "$SAFEDELETE_NOTIFY names nobody who could be told.",
+            hint="Set it to an http or https address, the ARN of an SNS topic, or an Apprise address.",
+        )
+    return found
 
 
 @contextmanager

@@ -308,6 +308,33 @@ def test_crashes_are_told_together_so_that_a_sink_that_hangs_costs_its_time_once
     assert [event.run for event in notes.events] == [f"RUN{n}" for n in range(7)]
 
 
+def test_a_run_that_never_began_calls_somebody_too(world: World, listener: Listener) -> None:
+    jobs = world.jobs(source=JOB.replace("BODY", "run.failed(FAILED)"))
+    world.cli("init", jobs, expect=0)
+    notify = {"SAFEDELETE_NOTIFY": f"{listener.url}/hook", "SAFEDELETE_METRICS": ""}
+    world.cli("status", jobs, "--notify", **notify, expect=0)
+    assert listener.sent == [], "nobody is called for a job that is well"
+    with sa.create_engine(world.url).begin() as connection:
+        connection.exec_driver_sql("UPDATE safedelete_notice SET since = '2020-01-01T00:00:00.000000+00:00'")
+    world.cli("status", jobs, **notify, expect=1)
+    assert listener.sent == [], "nor by status alone"
+    assert "never ran" in world.cli("status", jobs, "--notify", **notify, expect=1).out
+    (sent,) = listener.sent
+    body = json.loads(sent.body)
+    assert body["text"].splitlines()[0] == "safedelete: reminders (test) never ran"
+    assert "1,000 runs or more should have succeeded by now" in body["text"]
+    assert (body["job"], body["health"]) == ("reminders", "never ran")
+
+    listener.status = 500
+    failed = world.cli("status", jobs, "--notify", **notify, expect=1)
+    assert any(line["event"].startswith("a metrics sink failed") for line in failed.log)
+    listener.status = 200
+    listener.sent.clear()
+    world.cli("status", jobs, "--notify", **notify, SAFEDELETE_LEDGER_URL="sqlite:////no/such.db", expect=7)
+    assert "it cannot be told how reminders stand" in json.loads(listener.sent[0].body)["text"]
+    assert "names nobody" in world.cli("status", jobs, "--notify", expect=2).said
+
+
 def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:
     jobs = world.ready()
     done = world.cli("run", jobs, SAFEDELETE_METRICS="emf", expect=0)

@@ -9,6 +9,7 @@ import pytest
 
 from safedelete.testing.servers import ServerUnavailableError
 from tests.backends import started
+from tests.e2e.world import ROOT
 
 
 class Missing:
@@ -29,6 +30,10 @@ def test_a_missing_server_fails_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="CI must have every server"), started(Missing):
         pass
+
+
+def test_no_test_leaves_an_empty_file_in_the_repository() -> None:
+    assert [path.name for path in ROOT.iterdir() if path.is_file() and not path.stat().st_size] == []
 
 
 def test_the_hosts_credentials_are_out_of_reach() -> None:

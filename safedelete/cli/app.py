@@ -107,7 +107,10 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Lint the jobs and prove every permission they need. For the deploy pipeline; keeps nothing."""
+    """Lint the jobs and prove what they need: ledger, lock, permissions. For the deploy pipeline; keeps nothing.
+
+    Deletes nothing of yours. Where require_conditional= is declared, it puts an object .safedelete-canary-… and removes it.
+    """
     wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import plain, report_document
@@ -156,7 +159,10 @@ def plan(
         typer.Option("--manifest", metavar="PATH", help="Write every planned item, one JSON line each."),
     ] = None,
 ) -> None:
-    """Count what would go, and decide. Deletes nothing, writes nothing unless --save."""
+    """Count what would go, and decide. Deletes nothing; writes the ledger with --save alone.
+
+    With --preflight, where require_conditional= is declared, it puts an object .safedelete-canary-… and removes it.
+    """
     wiring = work()
     from safedelete.cli import text
     from safedelete.cli.document import report_document

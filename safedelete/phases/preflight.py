@@ -1,4 +1,6 @@
-"""Phase 3: prove every permission the run needs, before the first delete. Changes nothing.
+"""Phase 3: prove every permission the run needs, before the first delete. Changes nothing that was there.
+
+The one thing it ever writes is the canary of ``require_conditional=`` (:mod:`safedelete.s3.canary`), which it removes again.
 
 What cannot be proven stops the run as a denial does: the classic failure is a role that may delete rows but not
 objects, and it is only ever found by trying.
@@ -104,7 +106,7 @@ def _refs(page: Sequence[SealedRow] | Sequence[ObjectRef]) -> Iterator[ObjectRef
 
 
 def prove(as_of: datetime, probers: Sequence[Prober], sample: Sequence[ObjectRef]) -> tuple[Proof, ...]:
-    """Run every probe and return what each found. Changes nothing."""
+    """Run every probe and return what each found. Changes nothing that was there; may put and remove a canary."""
     proofs = tuple(proof for prober in probers for proof in prober.probe(as_of, sample))
     for proof in proofs:
         log.info("permission", subject=proof.subject, verdict=proof.verdict.value, detail=proof.detail)
@@ -134,7 +136,7 @@ def require(proofs: Sequence[Proof]) -> None:
 
 
 def preflight(plan: Plan, probers: Sequence[Prober], sample: Sequence[ObjectRef]) -> Cleared:
-    """Prove every permission that executing this plan needs. Changes nothing.
+    """Prove every permission that executing this plan needs. Changes nothing that was there; may put and remove a canary.
 
     Args:
         plan: The plan.

@@ -44,7 +44,10 @@ class Proof:
 
 
 class Prober(Protocol):
-    """Proves permissions by methods that change nothing. Writes no data; used by ``check``, ``run`` and ``--preflight``."""
+    """Proves permissions by methods that change nothing that was there; used by ``check``, ``run`` and ``--preflight``.
+
+    Writes nothing but the canary that ``require_conditional=`` asks for, and removes that.
+    """
 
     def probe(self, as_of: datetime, sample: Sequence[ObjectRef]) -> Sequence[Proof]:
         """Prove each permission a target needs. Idempotent.

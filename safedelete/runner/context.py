@@ -227,7 +227,7 @@ class PurgeContext:
         return tuple(ref for part in self.parts for ref in first_objects(pages(plan, part)).sample())
 
     def prove(self, plan: Plan) -> tuple[Proof, ...]:
-        """Prove permissions on a sample, before anything is sealed. Changes nothing."""
+        """Prove permissions on a sample, before anything is sealed. Changes nothing but for a canary, put and removed."""
         return prove(plan.as_of, self.probers(), self.first_objects(plan))
 
     def seal(self, run: str, plan: Plan) -> Sealed:

@@ -33,7 +33,7 @@ log = structlog.get_logger("safedelete.run")
 
 
 def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
-    """Count and decide. Reads only; with ``with_proofs`` also probes permissions, which changes nothing."""
+    """Count and decide. Reads only; with ``with_proofs`` also probes permissions, by a canary where one is demanded."""
     ctx.ledger.verify(ctx.setting.binding)
     made = ctx.survey()
     announce(made)
@@ -48,7 +48,7 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
 
 
 def dry_run(ctx: PurgeContext) -> Report:
-    """Plan, decide and prove permissions, then stop. Changes nothing.
+    """Plan, decide and prove permissions, then stop. Changes nothing but for a canary, put and removed where one is demanded.
 
     Raises:
         PreflightError: The plan is approved, but a permission is not there.

@@ -3,6 +3,8 @@
 Several stores accept the condition and delete all the same, and nothing in their answers tells. So where the user allowed it
 (``require_conditional=``) a canary is put, and is asked to be deleted under a condition that does not hold, through both
 delete requests. If it is still there each time, the condition protects; in any other case nothing is deleted.
+
+It is removed again. A process that is killed in between leaves it, ``.safedelete-canary-`` and 32 hex digits: nothing needs it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 For each group of planned keys (one folder, one extension) a random sibling that does not exist is "deleted" in the way
 the plan's objects would be, through DeleteObjects and through DeleteObject. Both must be allowed: stores have been seen
 to let one through and refuse the other, either way round. An existing key is never aimed at: some stores ignore the
-condition that was meant to protect it.
+condition that was meant to protect it. What is written is the canary of ``require_conditional=`` alone, where that is
+declared (:mod:`safedelete.s3.canary`); it is removed again.
 """
 
 from __future__ import annotations

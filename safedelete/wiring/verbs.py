@@ -62,7 +62,8 @@ def plan(
     Args:
         purge: The purge.
         save: Seal the exact keys in the ledger, for ``execute``.
-        preflight: Also prove permissions, by methods that change nothing.
+        preflight: Also prove permissions, by methods that change nothing that was there; where ``require_conditional`` is
+            declared, a canary is put and removed.
         manifest: Write every planned item to this file, one JSON object a line; with ``save`` exactly the sealed ones.
         progress: Told how far it is.
     """
@@ -180,7 +181,7 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
 def check(job: Declared, *, deployment: Deployment | None = None) -> Report:
     """Lint a job, and prove that it can run: its lock, its ledger, and a purge's permissions on objects of its first page.
 
-    Keeps and deletes nothing. Where ``require_conditional`` is declared, a canary is put and deleted.
+    Keeps and deletes nothing. Where ``require_conditional`` is declared, a canary is put and removed.
 
     Args:
         job: A purge or a function job.

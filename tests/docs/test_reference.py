@@ -9,6 +9,7 @@ import click
 import pytest
 import typer.main
 
+import safedelete
 from safedelete.cli.app import app
 from safedelete.core.event import (
     METRICS,
@@ -156,3 +157,20 @@ def test_the_glossary_is_in_alphabetical_order() -> None:
         for w in re.findall(r"^\*\*([^*]+)\*\*", page("glossary.md"), flags=re.MULTILINE)
     ]
     assert words == sorted(words)
+
+
+def test_every_verb_that_is_a_function_is_listed_for_hosts() -> None:
+    sentence = (
+        page("how-to/inside-a-host.md").partition("Every verb is a function:")[2].partition(". Each")[0]
+    )
+    listed = {name.removeprefix("safedelete.") for name in re.findall(r"`([a-z_.]+)`", sentence)}
+    assert listed == {name for name, home in safedelete._HOME.items() if home == "safedelete.wiring"}
+
+
+def test_every_verb_of_the_command_line_that_reports_is_a_function() -> None:
+    apart = {"version", "render"}
+    verbs = {
+        command.name or (command.callback.__name__ if command.callback else "")
+        for command in app.registered_commands
+    }
+    assert {verb.replace("-", "_") for verb in verbs - apart} <= set(safedelete.__all__)

@@ -14,13 +14,14 @@ from safedelete.wiring.settings import SystemClock
 class Breaks:
     """A keeper with a bug in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
         self.hold: WatchedHold | None = None
         self.passed: list[bool] = []
         self.given_back = threading.Event()
 
     def prove(self) -> str:
-        raise AttributeError("'NoneType' object has no attribute 'cursor'")
+        raise self.error
 
     def give_back(self) -> None:
         assert self.hold is not None
@@ -32,12 +33,19 @@ class Breaks:
         self.given_back.set()
 
 
-def test_a_proof_that_breaks_loses_the_lock_before_it_is_given_back() -> None:
-    clock, keeper = SystemClock(), Breaks()
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (AttributeError("no 'cursor'"), r"cannot be proven \(AttributeError: no 'cursor'\)"),
+        (SystemExit(), "nothing proves it any more"),
+    ],
+)
+def test_a_proof_that_breaks_loses_the_lock_before_it_is_given_back(error: BaseException, words: str) -> None:
+    clock, keeper = SystemClock(), Breaks(error)
     hold = keeper.hold = WatchedHold(
         "purge", "advisory lock", keeper, clock=clock, seconds=60, asked=clock.uptime()
     )
-    with pytest.raises(LockLostError, match=r"cannot be proven \(AttributeError: 'NoneType'"):
+    with pytest.raises(LockLostError, match=words):
         hold.fence()
     assert keeper.given_back.wait(5)
     assert keeper.passed == [False]

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.part import Part, Word
 from safedelete.errors import ConfigError
 
 NAME: Final = "safedelete.toml"
 
-Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Absolute = Annotated[str, StringConstraints(pattern=r"^/[^\s%\"'\\]*$")]
 """A path as systemd takes it without quoting: blanks, quotes and ``%`` have a meaning of their own in a unit."""
-
-
-class Part(BaseModel):
-    """One table of the file; a key that is not known is a mistake."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
 class Systemd(Part):
@@ -59,6 +54,22 @@ class Prometheus(Part):
     evaluation_minutes: Annotated[int, Field(ge=1, le=60)] = 1
 
 
+class Grants(Part):
+    """``[grants]``: the database's dialect, and the roles that rights are granted to.
+
+    Attributes:
+        dialect: Whose SQL.
+        runner: Runs the jobs.
+        reader: Plans and looks.
+        approver: Approves refused plans.
+    """
+
+    dialect: Literal["postgresql", "mysql"] = "postgresql"
+    runner: Word = "safedelete_runner"
+    reader: Word = "safedelete_reader"
+    approver: Word = "safedelete_approver"
+
+
 class Spec(Part):
     """The whole file.
 
@@ -69,6 +80,8 @@ class Spec(Part):
     environment: Word
     systemd: Systemd | None = None
     prometheus: Prometheus = Prometheus()
+    ecs: Ecs | None = None
+    grants: Grants = Grants()
 
 
 def read(path: Path) -> Spec:
@@ -105,6 +118,13 @@ def _said(error: ValidationError) -> str:
                 lines.append(f"{key} is not a known key.")
             case "missing":
                 lines.append(f"{key} is missing.")
+            case _ if key.startswith("ecs.secrets."):
+                # What stands there may be the secret itself.
+                lines.append(f"{key} is no ARN of a secret or parameter; a secret is named here, never written.")
+            case "value_error" if isinstance(one["input"], dict):
+                lines.append(f"{key}: {one['ctx']['error']}.")
+            case "value_error":
+                lines.append(f"{key} is {one['input']!r}: {one['ctx']['error']}.")
             case _:
                 lines.append(f"{key} is {one['input']!r}: {one['msg'][0].lower()}{one['msg'][1:]}.")
     return "\n  ".join(lines)

@@ -1,0 +1,144 @@
+"""The roles with what each may do, and nothing more, as ``AWS::IAM::Role`` takes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.deploy.aws.names import Names
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.files import MARK
+from safedelete.s3.remedy import statement
+
+_STATE: Final = ("s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration", "s3:GetReplicationConfiguration")
+
+
+def roles(jobs: Sequence[Declared], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the roles that are made, by what they are for; those that the settings name are left out."""
+    names = Names(ecs)
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    if ecs.execution_role is None:
+        found["execution",] = _role(ecs, "execution", "ecs-tasks.amazonaws.com", _execution(ecs))
+    if ecs.scheduler_role is None:
+        found["scheduler",] = _role(ecs, "scheduler", "scheduler.amazonaws.com", _scheduler(jobs, ecs))
+    if ecs.task_role is None:
+        for job in jobs:
+            role = _role(ecs, f"job-{job.name}", "ecs-tasks.amazonaws.com", task_statements(job, names.topic, ecs))
+            if managed := ecs.policies.get(job.name):
+                role["ManagedPolicyArns"] = list(managed)
+            found["job", job.name] = role
+    return found
+
+
+def task_statements(job: Declared, topic: str, ecs: Ecs) -> list[dict[str, Any]]:
+    """Return what a job itself needs: the buckets of its targets, by prefix and mode, and telling of a failure.
+
+    What a function does is not known here; its permissions are the managed policies that the settings name.
+    """
+    found = bucket_statements(job)
+    if ecs.variables.get("SAFEDELETE_NOTIFY", topic) == topic and "SAFEDELETE_NOTIFY" not in ecs.secrets:
+        found.append({"Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic})
+    if "cloudwatch" in ecs.variables.get("SAFEDELETE_METRICS", "").split(","):
+        found.append(
+            {
+                "Effect": "Allow",
+                "Action": ["cloudwatch:PutMetricData"],
+                "Resource": "*",
+                "Condition": {"StringEquals": {"cloudwatch:namespace": "safedelete"}},
+            }
+        )
+    return found
+
+
+def bucket_statements(job: Declared) -> list[dict[str, Any]]:
+    """Return the S3 statements of a purge."""
+    if not isinstance(job, Purge):
+        return []
+    wanted: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for target in job.targets:
+        if isinstance(target, S3Prefix):
+            _want(wanted, target.bucket, target.prefix, target.mode, listed=True)
+        elif isinstance(target, Rows):
+            for keys in target.owns:
+                # The keys are in the rows; no prefix of them is known.
+                _want(wanted, keys.bucket, "", keys.mode, listed=False)
+    return [statement(sorted(actions), bucket, prefix) for (bucket, prefix), actions in sorted(wanted.items())]
+
+
+def _want(
+    wanted: defaultdict[tuple[str, str], set[str]], bucket: str, prefix: str, mode: str | None, *, listed: bool
+) -> None:
+    raise NotImplementedError
+
+
+def _execution(ecs: Ecs) -> list[dict[str, Any]]:
+    names = Names(ecs)
+    logs = ecs.arn("logs", f"log-group:{names.log_group}:log-stream:*")
+    found: list[dict[str, Any]] = [
+        {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": logs},
+        {"Effect": "Allow", "Action": ["ecr:GetAuthorizationToken"], "Resource": "*"},
+        {
+            "Effect": "Allow",
+            "Action": ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            "Resource": f"arn:{ecs.partition}:ecr:*:*:repository/*",
+        },
+    ]
+    secrets = sorted({_secret(arn) for arn in ecs.secrets.values() if ":secretsmanager:" in arn})
+    parameters = sorted({arn for arn in ecs.secrets.values() if ":ssm:" in arn})
+    if secrets:
+        found.append({"Effect": "Allow", "Action": ["secretsmanager:GetSecretValue"], "Resource": secrets})
+    if parameters:
+        found.append({"Effect": "Allow", "Action": ["ssm:GetParameters"], "Resource": parameters})
+    return found
+
+
+def _secret(arn: str) -> str:
+    """Return a secret's own ARN, without the key, stage and version that may follow it."""
+    return ":".join(arn.split(":")[:7])
+
+
+def _scheduler(jobs: Sequence[Declared], ecs: Ecs) -> list[dict[str, Any]]:
+    names = Names(ecs)
+    return [
+        {
+            "Effect": "Allow",
+            "Action": ["ecs:RunTask"],
+            "Resource": [ecs.arn("ecs", f"task-definition/{names.family(job.name)}:*") for job in jobs],
+            "Condition": {"ArnEquals": {"ecs:cluster": names.cluster}},
+        },
+        # Tags are propagated from the task definition.
+        {
+            "Effect": "Allow",
+            "Action": ["ecs:TagResource"],
+            "Resource": ecs.arn("ecs", f"task/{ecs.cluster}/*"),
+            "Condition": {"StringEquals": {"ecs:CreateAction": ["RunTask"]}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["iam:PassRole"],
+            "Resource": sorted({names.execution_role, *(names.task_role(job.name) for job in jobs)}),
+            "Condition": {"StringEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
+        },
+        {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": ecs.arn("sqs", names.dead_letters)},
+    ]
+
+
+def _role(ecs: Ecs, what: str, service: str, statements: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    trust: dict[str, Any] = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    # Against another account's resources that would make the service act for them.
+    trust["Condition"] = {"StringEquals": {"aws:SourceAccount": ecs.account}}
+    role: dict[str, Any] = {
+        "RoleName": Names(ecs).role(what),
+        "Description": f"{MARK}: {what}",
+        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
+    }
+    if statements:
+        role["Policies"] = [
+            {
+                "PolicyName": "safedelete",
+                "PolicyDocument": {"Version": "2012-10-17", "Statement": list(statements)},
+            }
+        ]
+    return role

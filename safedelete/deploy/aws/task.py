@@ -1,0 +1,122 @@
+"""The ECS task definition of a job, as ``RegisterTaskDefinition`` takes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from safedelete.declare import Declared, Purge, Rows
+from safedelete.deploy.aws.names import Names
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.files import MARK
+from safedelete.deploy.jobs import Deployed
+from safedelete.errors import ConfigError
+
+CONTAINER: Final = "safedelete"
+"""Name of the container, which an override of ``run-task`` has to name."""
+
+TAG: Final = "rendered-by"
+
+
+def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, image: Any) -> dict[str, Any]:
+    """Return a job's task definition.
+
+    The command is a list, so that no shell stands between the process and SIGTERM, and the entry point is its first
+    word, so that the image's own (one that migrates a database, say) never runs. ``initProcessEnabled`` reaps what a
+    job leaves behind.
+
+    Args:
+        job: The job.
+        ecs: The settings.
+        environment: Name of the environment.
+        revision: What the definition is known by, see :func:`revision_of`.
+        image: The image's name, or what stands for it in a template.
+    """
+    names = Names(ecs)
+    _check(job, ecs)
+    variables = {
+        "SAFEDELETE_METRICS": "log,emf",
+        "SAFEDELETE_NOTIFY": names.topic,
+        **ecs.variables,
+        "SAFEDELETE_ENVIRONMENT": environment,
+        "SAFEDELETE_REVISION": revision,
+    }
+    variables = {name: value for name, value in variables.items() if name not in ecs.secrets}
+    return {
+        "family": names.family(job.name),
+        "requiresCompatibilities": ["FARGATE"],
+        "networkMode": "awsvpc",
+        "cpu": str(ecs.cpu),
+        "memory": str(ecs.memory),
+        "runtimePlatform": {"cpuArchitecture": ecs.architecture, "operatingSystemFamily": "LINUX"},
+        "executionRoleArn": names.execution_role,
+        "taskRoleArn": names.task_role(job.name),
+        "containerDefinitions": [
+            {
+                "name": CONTAINER,
+                "image": image,
+                "essential": True,
+                "entryPoint": [ecs.command[0]],
+                "command": [*ecs.command[1:], "run", ecs.job_file, job.name],
+                "stopTimeout": ecs.stop_timeout,
+                "linuxParameters": {"initProcessEnabled": True},
+                "environment": [{"name": name, "value": value} for name, value in sorted(variables.items())],
+                "secrets": [{"name": name, "valueFrom": arn} for name, arn in sorted(ecs.secrets.items())],
+                "logConfiguration": {
+                    "logDriver": "awslogs",
+                    "options": {
+                        "awslogs-group": names.log_group,
+                        "awslogs-region": ecs.region,
+                        "awslogs-stream-prefix": job.name,
+                    },
+                },
+            }
+        ],
+        "tags": [{"key": TAG, "value": MARK}],
+    }
+
+
+def _check(job: Deployed, ecs: Ecs) -> None:
+    grace = job.grace.total_seconds()
+    if grace >= ecs.stop_timeout:
+        raise ConfigError(
+            f"{job.name}: its grace of {grace:g} s is not below ecs.stop_timeout = {ecs.stop_timeout}; ECS would kill it "
+            "in the middle of a batch.",
+            hint="Raise ecs.stop_timeout (120 at most), or shorten the job's grace=.",
+        )
+
+
+def revision_of(job: Declared) -> str:
+    """Return what a job's definition is known by: equal definitions have equal ones.
+
+    It stands in the task's environment and in the ledger, so that a change of a predicate or a limit is a new revision
+    of the task definition, and tells what a run was deployed from.
+    """
+    from safedelete.sql.fingerprint import definition
+
+    document: dict[str, Any] = {
+        "name": job.name,
+        "schedule": job.schedule,
+        "tz": job.tz,
+        "timeout": job.timeout.total_seconds(),
+        "grace": job.grace.total_seconds(),
+    }
+    if isinstance(job, Purge):
+        document["guard"] = repr(job.guard)
+        document["per_run"] = job.per_run
+        document["max_sealed"] = job.max_sealed
+        document["targets"] = [
+            definition(target) if isinstance(target, Rows) else _target(target) for target in job.targets
+        ]
+    text = json.dumps(document, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _target(target: Any) -> list[str]:
+    plain = {
+        name: value
+        for name, value in vars(target).items()
+        if isinstance(value, (str, int, float, bool, tuple)) or hasattr(value, "total_seconds")
+    }
+    return [target.name, *(f"{name}={value!s}" for name, value in sorted(plain.items()))]

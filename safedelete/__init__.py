@@ -12,24 +12,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
-    from safedelete.declare import Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+    from safedelete.declare import (
+        Inventory,
+        Job,
+        Purge,
+        Rows,
+        RunContext,
+        S3Endpoint,
+        S3Keys,
+        S3Orphans,
+        S3Prefix,
+        job,
+        older_than,
+        past,
+    )
     from safedelete.phases.parts import Progress
     from safedelete.ports import RunRecord
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
     from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, run, show
+    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, reconcile, run, show
 
 _HOME = {
     "Approval": "safedelete.core.decision",
     "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
+    "Inventory": "safedelete.declare",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
     "Rows": "safedelete.declare",
     "RunContext": "safedelete.declare",
+    "S3Endpoint": "safedelete.declare",
     "S3Keys": "safedelete.declare",
+    "S3Orphans": "safedelete.declare",
     "S3Prefix": "safedelete.declare",
     "job": "safedelete.declare",
     "older_than": "safedelete.declare",
@@ -44,6 +60,7 @@ _HOME = {
     "history": "safedelete.wiring",
     "init": "safedelete.wiring",
     "plan": "safedelete.wiring",
+    "reconcile": "safedelete.wiring",
     "run": "safedelete.wiring",
     "show": "safedelete.wiring",
 }
@@ -52,6 +69,7 @@ __all__ = [
     "Approval",
     "Asked",
     "Guard",
+    "Inventory",
     "Item",
     "Job",
     "Progress",
@@ -60,7 +78,9 @@ __all__ = [
     "Rows",
     "RunContext",
     "RunRecord",
+    "S3Endpoint",
     "S3Keys",
+    "S3Orphans",
     "S3Prefix",
     "approve",
     "cancel",
@@ -72,6 +92,7 @@ __all__ = [
     "older_than",
     "past",
     "plan",
+    "reconcile",
     "run",
     "show",
 ]

@@ -28,8 +28,10 @@ from safedelete.testing.memory import (
     MemoryLedger,
     MemoryLock,
     MemoryObjects,
+    MemoryOrphans,
     MemoryPrefix,
     MemoryProber,
+    MemoryReferences,
     MemoryRow,
     MemoryRows,
     MemoryTable,
@@ -83,7 +85,8 @@ class World:
             )
             week_old = at - timedelta(days=7)
             second = replace(target, name=f"s3://{BUCKET}/tmp/", kind="objects", cutoff=week_old)
-            done = {name: Tally(deleted=60) for name in (target.name, second.name)}
+            third = replace(second, name=f"orphans of {second.name}")
+            done = {name: Tally(deleted=60) for name in (target.name, second.name, third.name)}
             self.ledger.begin(
                 RunRecord(
                     run=f"PAST{night:04}",
@@ -92,7 +95,9 @@ class World:
                     state=RunState.SUCCEEDED,
                     started_at=at,
                     finished_at=at,
-                    plan=Plan(job=JOB, as_of=at, fingerprint="f1", targets=(target, second), digest="d"),
+                    plan=Plan(
+                        job=JOB, as_of=at, fingerprint="f1", targets=(target, second, third), digest="d"
+                    ),
                     tally=done,
                 )
             )
@@ -202,6 +207,12 @@ class Process:
     def prefix_part(self, prefix: str = "tmp/") -> ObjectPart:
         target = MemoryPrefix(self.objects, BUCKET, prefix, older_than=timedelta(days=7))
         return ObjectPart(self.watch.over("prefix", target), (self.prober,))
+
+    def orphan_part(self, prefix: str = "tmp/") -> ObjectPart:
+        references = MemoryReferences([self.world.table], BUCKET, prefix)
+        target = MemoryOrphans(self.objects, references, older_than=timedelta(days=7))
+        asked = self.watch.over("references", references)
+        return ObjectPart(self.watch.over("orphans", target), (self.prober,), asked)
 
     def run(self) -> Report:
         return purge.run(self.ctx)

@@ -24,6 +24,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.reconcile import reconcile
 from safedelete.cli.render import render
 from safedelete.errors import ConfigError, RefusedError
 
@@ -382,3 +383,4 @@ def show(
 
 
 app.command()(render)
+app.command()(reconcile)

@@ -97,6 +97,15 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "The plan takes most of the table, or most of what matches when the age test is left out.",
         "Look for a lost or widened cutoff. If the share is meant, approve; two such runs make it usual.",
     ),
+    "SD115": Kind(
+        "Not to be trusted",
+        "refuse",
+        "What rows name cannot be held against what is listed: a referencing table is empty, a value may mean an object and does "
+        "not spell its key, or rows name mostly objects that are not there.",
+        "Check database, bucket and prefix, and what the message names. S3Orphans(referenced_by=...) takes an SQL expression that "
+        "makes the key of a URL. It cannot be approved.",
+        acceptable=False,
+    ),
     "SD200": Kind(
         "Nothing to compare with",
         "refuse",

@@ -51,6 +51,8 @@ def too_many(plan: Plan, max_sealed: int) -> Iterator[Finding]:
 def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
     """Hold a target, and what its cascades take, against the declared limits."""
     yield from _uncounted(target)
+    for objection in target.objections:
+        yield finding("SD115", f"{target.name}: {objection}.", target=target.name)
     if limits.max_items is not None:
         taken = {target.name: target.items} | {
             name: rows for name, rows in cascaded(target, deletes_only=True).items() if name != target.name

@@ -41,6 +41,9 @@ class ItemOutcome(NamedTuple):
 DELETED = ItemOutcome(Outcome.DELETED)
 GONE = ItemOutcome(Outcome.GONE)
 
+NAMED = ItemOutcome(Outcome.CHANGED, "named", "kept: a row names it now")
+"""An orphan that is none any more."""
+
 LOCKED = "locked"
 """Code of a row that another transaction held until the end of the run."""
 

@@ -95,6 +95,7 @@ class TargetPlan:
         first: The first item in key order, rendered.
         last: The last one.
         sample: A few items, rendered.
+        objections: Why the numbers above must not be acted on, whatever they are; each refuses.
         notes: What a reader should know (replicas survive, sample too coarse to see a policy, …).
     """
 
@@ -118,6 +119,7 @@ class TargetPlan:
     first: str = ""
     last: str = ""
     sample: tuple[str, ...] = ()
+    objections: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

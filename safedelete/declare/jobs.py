@@ -14,7 +14,9 @@ from sqlalchemy.exc import ArgumentError
 
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
-from safedelete.declare.targets import Rows, S3Prefix, Target
+from safedelete.declare.orphans import S3Orphans
+from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -44,6 +46,7 @@ class RunContext(Protocol):
 
 LockKind: TypeAlias = Literal["lease", "advisory", "redis"]
 """The lock a job asks for; the lease is taken in any case."""
+Target: TypeAlias = Rows | S3Prefix | S3Orphans
 
 JobFunction: TypeAlias = Callable[[RunContext], object]
 
@@ -54,7 +57,7 @@ class Purge:
     Args:
         name: Lower-case letters, digits and ``-``, at most 64; unique in its file, stable over time: the baseline and
             the lock go by it.
-        targets: ``Rows`` and ``S3Prefix``, executed in the order given; children before parents.
+        targets: ``Rows``, ``S3Prefix`` and ``S3Orphans``, executed in the order given; children before parents.
         schedule: ``cron(...)``, ``rate(...)``, five crontab fields or an ``OnCalendar`` expression.
         timeout: The run's own deadline, below the shortest gap between two runs.
         guard: Fixed limits; the rolling baseline holds in any case.
@@ -92,13 +95,13 @@ class Purge:
         where = f"Purge({name!r})"
         if not targets:
             raise ConfigError(
-                f"{where}: name at least one target: Rows(...) or S3Prefix(...).",
+                f"{where}: name at least one target: Rows(...), S3Prefix(...) or S3Orphans(...).",
                 hint="For example Rows(Upload, older_than(Upload.created_at, days=90)).",
             )
         for target in targets:
-            if not isinstance(target, (Rows, S3Prefix)):
+            if not isinstance(target, (Rows, S3Prefix, S3Orphans)):
                 raise ConfigError(
-                    f"{where}: {target!r} is a {type(target).__name__}; targets are Rows and S3Prefix.",
+                    f"{where}: {target!r} is a {type(target).__name__}; targets are Rows, S3Prefix and S3Orphans.",
                     hint="For example Rows(Upload, older_than(Upload.created_at, days=90)).",
                 )
         names = [target.name for target in targets]

@@ -1,10 +1,9 @@
-"""``Rows``, ``S3Keys`` and ``S3Prefix``: what a purge deletes, checked when it is declared."""
+"""``Rows`` and ``S3Keys``: the rows a purge deletes and the objects they own, checked when they are declared."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Table, and_, select, types
@@ -12,6 +11,7 @@ from sqlalchemy import inspect as sa_inspect
 from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
+from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.time import AgeTest, age_tests, misplaced
 from safedelete.errors import ConfigError
 
@@ -38,7 +38,7 @@ class S3Keys:
         size: Column that holds the object's size in bytes (with one key column only), for counting bytes.
         mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
             ``"purge"`` removes every version.
-        client: A boto3 S3 client instead of the default chain.
+        client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
         missing_ok: Accept that most objects are gone before their rows (a lifecycle rule). Without it, a run whose sampled
             objects are mostly absent is stopped: that is what a wrong bucket looks like.
 
@@ -54,7 +54,7 @@ class S3Keys:
         etag: KeyColumn | None = None,
         size: KeyColumn | None = None,
         mode: Mode | None = None,
-        client: S3Client | None = None,
+        client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")
@@ -178,71 +178,6 @@ class Rows:
         return and_(*self.predicates)
 
 
-class S3Prefix:
-    """Delete the objects under a prefix that are older than an age, by their LastModified.
-
-    Args:
-        bucket: Bucket name, or an access point's ARN.
-        prefix: Key prefix. It means whole path segments: ``tmp`` and ``tmp/`` spare ``tmp2/x``; see ``exact_prefix``.
-        older_than: Positive age; an object exactly that old stays (exclusive).
-        whole_bucket: Allow an empty prefix.
-        exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
-        mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
-        client: A boto3 S3 client instead of the default chain.
-
-    Raises:
-        ConfigError: An empty bucket or prefix, a leading slash by mistake, or an age that is not positive.
-    """
-
-    def __init__(
-        self,
-        bucket: str,
-        prefix: str,
-        *,
-        older_than: timedelta,
-        whole_bucket: bool = False,
-        exact_prefix: bool = False,
-        mode: Mode | None = None,
-        client: S3Client | None = None,
-    ) -> None:
-        self.bucket = check_bucket(bucket, "S3Prefix")
-        if not isinstance(prefix, str):
-            raise ConfigError(f"S3Prefix({bucket!r}, {prefix!r}): the prefix must be text.")
-        if prefix.startswith("/") and not exact_prefix:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}): a key seldom starts with '/'; a leading slash matches nothing else.",
-                hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
-            )
-        if not prefix and not whole_bucket:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, ''): an empty prefix means every object of the bucket.",
-                hint="Name a prefix, or say whole_bucket=True if you mean it.",
-            )
-        if prefix and whole_bucket:
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}): whole_bucket=True goes with an empty prefix only.",
-                hint="Leave whole_bucket out to delete below the prefix.",
-            )
-        if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
-            raise ConfigError(
-                f"S3Prefix({bucket!r}, {prefix!r}, older_than={older_than!r}): must be a positive timedelta.",
-                hint="For example older_than=timedelta(days=7).",
-            )
-        self.exact_prefix = exact_prefix
-        self.prefix = prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
-        self.older_than = older_than
-        self.mode = check_mode(mode, "S3Prefix")
-        self.client = client
-
-    @property
-    def name(self) -> str:
-        """``s3://bucket/prefix``."""
-        return f"s3://{self.bucket}/{self.prefix}"
-
-
-Target: TypeAlias = Rows | S3Prefix
-
-
 def check_bucket(bucket: object, where: str) -> str:
     """Return a bucket's name, or say what is wrong with it."""
     if not isinstance(bucket, str) or not bucket.strip():
@@ -253,6 +188,29 @@ def check_bucket(bucket: object, where: str) -> str:
             hint="Give the bucket's name alone, without s3:// and without a key.",
         )
     return bucket
+
+
+def check_prefix(bucket: str, prefix: object, where: str, *, whole_bucket: bool, exact_prefix: bool) -> str:
+    """Return a key prefix as leading characters, or say what is wrong with it."""
+    named = f"{where}({bucket!r}, {prefix!r})"
+    if not isinstance(prefix, str):
+        raise ConfigError(f"{named}: the prefix must be text.")
+    if prefix.startswith("/") and not exact_prefix:
+        raise ConfigError(
+            f"{named}: a key seldom starts with '/'; a leading slash matches nothing else.",
+            hint="Leave it out, or say exact_prefix=True if your keys do start with it.",
+        )
+    if not prefix and not whole_bucket:
+        raise ConfigError(
+            f"{named}: an empty prefix means every object of the bucket.",
+            hint="Name a prefix, or say whole_bucket=True if you mean it.",
+        )
+    if prefix and whole_bucket:
+        raise ConfigError(
+            f"{named}: whole_bucket=True goes with an empty prefix only.",
+            hint="Leave whole_bucket out to take what is below the prefix.",
+        )
+    return prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
 
 
 def check_mode(mode: object, where: str) -> Mode | None:

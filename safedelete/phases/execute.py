@@ -30,11 +30,18 @@ from safedelete.core.outcome import DANGLING, OWED, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
-from safedelete.errors import BlastRadiusError, LedgerError, PartialDeleteError, StalePlanError, StoreError
+from safedelete.errors import (
+    BlastRadiusError,
+    BusyError,
+    LedgerError,
+    PartialDeleteError,
+    StalePlanError,
+    StoreError,
+)
 from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
 from safedelete.phases.preflight import Cleared
-from safedelete.phases.record import record, sums
-from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, stayed_after_all
+from safedelete.phases.record import name_of, place, record, sums
+from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, spared, stayed_after_all
 from safedelete.ports import (
     BatchRef,
     Clock,
@@ -134,7 +141,7 @@ class _Work:
         for index, outcome in outcomes.items():
             log.warning(
                 "not deleted",
-                item=_name(stored.items, index),
+                item=name_of(stored.items, index),
                 outcome=outcome.state.value,
                 code=outcome.code,
                 detail=outcome.detail,
@@ -279,8 +286,7 @@ class _ObjectBatches:
         self._part = part
 
     def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
-        # Deleting the same objects again gives the same end, so doubt changes nothing but the outcome's name.
-        del doubt
+        # Deleting the same objects again gives the same end, so doubt changes nothing but an outcome's name.
         assert isinstance(stored.items, ObjectBatch)
         tools = self._work.tools
         refs = stored.items.objects
@@ -289,18 +295,35 @@ class _ObjectBatches:
         if not tools.ledger.doubt(stored.ref):
             return
         tools.lease.fence()
+        named = self._named(refs)
+        orphans = [ref for ref in refs if ref not in named]
 
         def gate() -> None:
             tools.stop.within()
+            # Looking for what was overwritten, and waiting after a SlowDown, take their time.
+            if self._named(orphans):
+                raise BusyError(
+                    f"Rows have come to name objects of {self._part.target.name} while a batch was being deleted.",
+                    hint="Nothing has to be repaired: the batch is tried again without them.",
+                    deleted=None,
+                )
             tools.lease.gate()
 
-        answers = self._part.target.store.delete(refs, gate=gate)
+        answers = {
+            **spared(named, self._part.target.store, doubt=doubt),
+            **self._part.target.store.delete(orphans, gate=gate),
+        }
         outcomes = {
             i: answers[ref] for i, ref in enumerate(refs) if answers[ref].state is not Outcome.DELETED
         }
         tally = record(tools.ledger, tools.lease, stored, outcomes)
         self._work.report(stored, outcomes, tally)
         _stop_when_denied(stored, outcomes)
+
+    def _named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
+        """Return the orphans that are none any more."""
+        references = self._part.references
+        return frozenset(references.named(refs)) if references is not None and refs else ()
 
 
 def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
@@ -335,7 +358,7 @@ def _persevere(todo: _Batch, stored: StoredBatch, tools: Tools) -> None:
         except StoreError as error:
             if attempt == ATTEMPTS:
                 raise
-            log.warning("batch failed, trying again", attempt=attempt, error=str(error), **_place(stored.ref))
+            log.warning("batch failed, trying again", attempt=attempt, error=str(error), **place(stored.ref))
             doubt = True
             tools.clock.sleep(0.2 * 2**attempt)
             # What failed may have been cancelled because a stop was asked for, or may have taken the rest of the time.
@@ -372,16 +395,3 @@ def _stop_after_failure(run: str, name: str, index: int, targets: int, ledger: L
             hint=f"`safedelete show {run} --items` lists them.",
             deleted=None,
         )
-
-
-def _place(ref: BatchRef) -> dict[str, int]:
-    return {"target": ref.target, "seq": ref.seq}
-
-
-def _name(items: RowBatch | ObjectBatch, index: int) -> str:
-    if isinstance(items, ObjectBatch):
-        ref = items.objects[index]
-        return f"s3://{ref.bucket}/{ref.key}"
-    row = items.rows[index]
-    names = "".join(f" s3://{ref.bucket}/{ref.key}" for ref in row.objects)
-    return f"{', '.join(str(part) for part in row.key)}{names}"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from safedelete.core.plan import Cascade, TargetPlan
 from safedelete.ports import ObjectStore as Store
-from safedelete.ports import ObjectTarget, Prober, RowTarget
+from safedelete.ports import ObjectTarget, Prober, References, RowTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,17 @@ class RowPart:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPart:
-    """A prefix target."""
+    """A target of objects alone.
+
+    Attributes:
+        target: The objects.
+        probers: What proves the permissions it needs.
+        references: Where its objects are orphans, what rows name: asked before each request.
+    """
 
     target: ObjectTarget
     probers: tuple[Prober, ...] = ()
+    references: References | None = None
 
 
 Part: TypeAlias = RowPart | ObjectPart

@@ -1,11 +1,12 @@
-"""Record outcomes in a transaction of the ledger's own, under the lease."""
+"""Record outcomes in a transaction of the ledger's own, under the lease, and name what they are about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from safedelete.core.outcome import ItemOutcome, Tally
-from safedelete.ports import Lease, Ledger, StoredBatch
+from safedelete.core.seal import ObjectBatch, RowBatch
+from safedelete.ports import BatchRef, Lease, Ledger, StoredBatch
 
 
 def sums(stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], pending: Sequence[int] = ()) -> Tally:
@@ -48,3 +49,18 @@ def record(
         transaction.rollback()
         raise
     return tally
+
+
+def place(ref: BatchRef) -> dict[str, int]:
+    """Return where a batch stands, for log lines."""
+    return {"target": ref.target, "seq": ref.seq}
+
+
+def name_of(items: RowBatch | ObjectBatch, index: int) -> str:
+    """Return one item of a batch, rendered for a log line."""
+    if isinstance(items, ObjectBatch):
+        ref = items.objects[index]
+        return f"s3://{ref.bucket}/{ref.key}"
+    row = items.rows[index]
+    names = "".join(f" s3://{ref.bucket}/{ref.key}" for ref in row.objects)
+    return f"{', '.join(str(part) for part in row.key)}{names}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from safedelete.core.item import Key, ObjectRef, SealedRow
-from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome
+from safedelete.core.outcome import DANGLING, GONE, NAMED, ItemOutcome, Outcome
 from safedelete.ports import ObjectStore, Presence
 
 ACKNOWLEDGED = frozenset({Outcome.DELETED, Outcome.GONE})
@@ -80,6 +80,36 @@ def proven(
     refs = [ref for row in staying for ref in row.objects]
     there = store.presence(refs) if refs else {}
     return {row.key: _proven(row, kept[row.key], _names(row, named), there) for row in staying}
+
+
+def spared(named: Collection[ObjectRef], store: ObjectStore, *, doubt: bool) -> dict[ObjectRef, ItemOutcome]:
+    """Say what becomes of sealed orphans that a row names by now: kept, if they are there. Reads only.
+
+    Args:
+        named: The orphans that are none any more.
+        store: Where they are.
+        doubt: Whether an earlier attempt at their batch may have deleted some.
+    """
+    there = store.presence(list(named)) if named else {}
+    return {ref: _spared(ref, there[ref], doubt=doubt) for ref in named}
+
+
+def _spared(ref: ObjectRef, presence: Presence, *, doubt: bool) -> ItemOutcome:
+    where = f"s3://{ref.bucket}/{ref.key}"
+    if presence is Presence.UNKNOWN:
+        return ItemOutcome(
+            Outcome.UNKNOWN, "unseen", f"a row names {where} now, and it could not be asked for"
+        )
+    if presence is Presence.PRESENT:
+        return NAMED
+    return lost_to_a_row(ref) if doubt else GONE
+
+
+def lost_to_a_row(ref: ObjectRef) -> ItemOutcome:
+    """Say that an orphan was deleted, and that a row has come to name it."""
+    return ItemOutcome(
+        Outcome.FAILED, DANGLING, f"s3://{ref.bucket}/{ref.key} is gone, and a row has come to name it"
+    )
 
 
 def dangling(

@@ -18,7 +18,7 @@ from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import UnfitKeysError
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
 from safedelete.phases.record import record
-from safedelete.phases.verdicts import proven
+from safedelete.phases.verdicts import lost_to_a_row, proven
 from safedelete.ports import Lease, Ledger, ObjectStore, Presence, StoredBatch
 
 log = structlog.get_logger("safedelete.verify")
@@ -132,7 +132,18 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
     if isinstance(part, ObjectPart):
         assert isinstance(stored.items, ObjectBatch)
         objects = {i: (stored.items.objects[i],) for i in gone}
-        return _objects_left(objects, part.target.store.remaining(_refs(objects)) if gone else {})
+        left = part.target.store.remaining(_refs(objects)) if gone else {}
+        if part.references is None or not gone:
+            return _objects_left(objects, left)
+        named = frozenset(part.references.named(_refs(objects)))
+        # What a row names and is there was uploaded again; what it names and is not was named in the very moment it went.
+        seen = part.target.store.presence(list(named)) if named else {}
+        lost = {
+            i: lost_to_a_row(ref)
+            for i, (ref,) in objects.items()
+            if i not in stored.outcomes and seen.get(ref) is Presence.ABSENT
+        }
+        return _objects_left(objects, {ref: p for ref, p in left.items() if ref not in named}) | lost
     assert isinstance(stored.items, RowBatch)
     rows = stored.items.rows
     there = set(part.target.present([rows[i].key for i in gone])) if gone else set[Key]()

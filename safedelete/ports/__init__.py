@@ -10,6 +10,7 @@ from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
 from safedelete.ports.preflight import Prober, Proof, Verdict
+from safedelete.ports.references import References, Values
 from safedelete.ports.sink import Silence, Sink, Teller
 from safedelete.ports.stores import (
     Deletion,
@@ -42,6 +43,7 @@ __all__ = [
     "Presence",
     "Prober",
     "Proof",
+    "References",
     "RowReader",
     "RowTarget",
     "RowTransaction",
@@ -53,5 +55,6 @@ __all__ = [
     "StoredBatch",
     "Teller",
     "Transaction",
+    "Values",
     "Verdict",
 ]

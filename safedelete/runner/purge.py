@@ -246,7 +246,7 @@ def _stoppable(check: Callable[[], None], *, afterwards: bool = True) -> Iterato
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:
     """Seal a plan that is not executed now, because it was refused or is to be reviewed."""
-    uncounted = any(isinstance(target.items, Unknown) for target in made.targets)
+    uncounted = any(isinstance(target.items, Unknown) or target.objections for target in made.targets)
     if isinstance(decision, Refused) and (uncounted or any(f.code == TOO_MANY for f in decision.findings)):
         return _not_sealed(ctx, run, _unsealed(ctx, run, decision))
     try:

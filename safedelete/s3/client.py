@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
@@ -26,11 +26,15 @@ from botocore.parsers import ResponseParserError
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
 from safedelete.s3.codes import store_error
+from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_sts.client import STSClient
+
+Style: TypeAlias = Literal["auto", "path", "virtual"]
+"""How a request names its bucket."""
 
 USER_AGENT: Final = "safedelete"
 CONNECT_TIMEOUT: Final = 5.0
@@ -128,6 +132,7 @@ def connect(
     connections: int = 16,
     content_md5: bool = False,
     owner: str | None = None,
+    path_style: bool | None = None,
 ) -> Connection:
     """Make the clients for one endpoint; sends nothing.
 
@@ -142,6 +147,7 @@ def connect(
         connections: Most connections at a time.
         content_md5: Send Content-MD5 rather than a CRC32 with DeleteObjects, for stores that insist on it.
         owner: Account id that every bucket must belong to (``ExpectedBucketOwner``).
+        path_style: Whether the bucket stands in the path; None for everywhere but on AWS.
 
     Raises:
         ConfigError: The endpoint or region cannot be used.
@@ -151,7 +157,14 @@ def connect(
         connection = Connection(declared, declared, declared.meta.endpoint_url, client_region or "")
     else:
         connection = _own(
-            endpoint_url, region, access_key, secret_key, connect_timeout, read_timeout, connections
+            endpoint_url,
+            region,
+            access_key,
+            secret_key,
+            connect_timeout,
+            read_timeout,
+            connections,
+            None if path_style is None else "path" if path_style else "virtual",
         )
     for operation in _DELETES:
         connection.deleter.meta.events.register(
@@ -185,6 +198,7 @@ def _own(
     connect_timeout: float,
     read_timeout: float,
     connections: int,
+    declared: Style | None,
 ) -> Connection:
     base = botocore.session.Session()
     plain = boto3.session.Session(
@@ -207,7 +221,7 @@ def _own(
         region_name=plain.region_name or "us-east-1",
     )
 
-    def make(attempts: int, style: Literal["auto", "path"]) -> S3Client:
+    def make(attempts: int, style: Style) -> S3Client:
         config = Config(
             connect_timeout=connect_timeout,
             read_timeout=read_timeout,
@@ -219,9 +233,9 @@ def _own(
         return session.client("s3", config=config, endpoint_url=endpoint_url)
 
     try:
-        deleter = make(1, "auto")
-        style: Literal["auto", "path"] = "auto"
-        if not is_aws(deleter.meta.endpoint_url):
+        style: Style = declared or "auto"
+        deleter = make(1, style)
+        if declared is None and not is_aws(deleter.meta.endpoint_url):
             # Few stores of one's own have a DNS name for every bucket.
             style = "path"
             deleter = make(1, style)
@@ -232,6 +246,7 @@ def _own(
             hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_REGION and AWS_PROFILE.",
         ) from error
     install_fast_list(reader)
+    install_fast_delete(deleter)
     return Connection(reader, deleter, reader.meta.endpoint_url, reader.meta.region_name or "", plain)
 
 

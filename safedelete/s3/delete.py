@@ -27,6 +27,7 @@ from safedelete.s3.codes import (
     meaning_of,
     status_of,
 )
+from safedelete.s3.fastdelete import send_delete
 from safedelete.s3.keys import Lane, lane, refusal
 from safedelete.s3.pace import Pace
 
@@ -219,9 +220,7 @@ class _Account:
                 identifier["ETag"] = entry.etag
             objects.append(identifier)
         try:
-            answer: Mapping[str, Any] = self._client.delete_objects(
-                Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False}
-            )
+            answer = send_delete(self._client, self._bucket, objects)
         except SDK_ERRORS as error:
             return self._whole(chunk, error)
         return self._read(chunk, answer)

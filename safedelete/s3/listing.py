@@ -26,6 +26,7 @@ class Listed(NamedTuple):
     etag: str | None
     size: int
     modified: Any
+    storage: str | None = None
 
 
 class ListedVersion(NamedTuple):
@@ -38,6 +39,14 @@ class ListedVersion(NamedTuple):
     etag: str | None
     size: int
     modified: Any
+    storage: str | None = None
+
+
+class Level(NamedTuple):
+    """One level of a bucket's tree: the objects that stand in it, and the prefixes of what stands deeper."""
+
+    objects: list[Listed]
+    folders: list[str]
 
 
 def list_objects(
@@ -81,7 +90,7 @@ def list_objects(
                 key = item["Key"]
                 if not key.startswith(prefix):
                     raise _stray(what, key)
-                page.append(Listed(key, item.get("ETag"), item["Size"], item["LastModified"]))
+                page.append(_listed(item))
         except KeyError as error:
             raise _lacking(what, str(error)) from error
         yield page
@@ -92,6 +101,30 @@ def list_objects(
             raise _cut_short(what, "no continuation token" if not token else "a token it had given before")
         seen.add(token)
         options["ContinuationToken"] = token
+
+
+def list_level(client: S3Client, bucket: str, prefix: str) -> Level | None:
+    """Return what stands right under a prefix, or None where that is more than one page. Reads only.
+
+    Raises:
+        StoreError: As for :func:`list_objects`.
+    """
+    what = f"Listing s3://{bucket}/{prefix}"
+    try:
+        answer: Mapping[str, Any] = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/")
+    except SDK_ERRORS as error:
+        raise store_error(error, what) from error
+    if _truncated(answer, what):
+        return None
+    try:
+        folders = [item["Prefix"] for item in answer.get("CommonPrefixes") or ()]
+        objects = [_listed(item) for item in answer.get("Contents") or ()]
+    except KeyError as error:
+        raise _lacking(what, str(error)) from error
+    for name in (*folders, *(item.key for item in objects)):
+        if not name.startswith(prefix):
+            raise _stray(what, name)
+    return Level(objects, folders)
 
 
 def list_versions(
@@ -172,6 +205,22 @@ def instant(modified: Any) -> datetime:
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
+def written(modified: Any) -> float:
+    """Return a listing's LastModified in Unix seconds.
+
+    Raises:
+        StoreError: As for :func:`instant`.
+    """
+    if type(modified) is str:
+        try:
+            when = datetime.fromisoformat(modified)
+        except ValueError:
+            return instant(modified).timestamp()
+        if when.tzinfo is not None:
+            return when.timestamp()
+    return instant(modified).timestamp()
+
+
 def _parse(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
@@ -190,6 +239,10 @@ def _oldest_first(versions: Sequence[ListedVersion]) -> list[ListedVersion]:
     return sorted(upside_down, key=lambda v: (v.latest, instant(v.modified)))
 
 
+def _listed(item: Mapping[str, Any]) -> Listed:
+    return Listed(item["Key"], item.get("ETag"), item["Size"], item["LastModified"], item.get("StorageClass"))
+
+
 def _version(item: Mapping[str, Any], *, marker: bool) -> ListedVersion:
     return ListedVersion(
         item["Key"],
@@ -199,6 +252,7 @@ def _version(item: Mapping[str, Any], *, marker: bool) -> ListedVersion:
         item.get("ETag"),
         item.get("Size") or 0,
         item["LastModified"],
+        item.get("StorageClass"),
     )
 
 

@@ -15,7 +15,7 @@ from safedelete.errors import StoreError
 from safedelete.ports import Presence
 from safedelete.s3.codes import SDK_ERRORS, code_of, detail_of, status_of
 from safedelete.s3.keys import has_dot_segment, parent, refusal
-from safedelete.s3.listing import list_objects, list_versions
+from safedelete.s3.listing import Listed, list_objects, list_versions
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -38,12 +38,14 @@ class Sight(NamedTuple):
         etag: Its ETag now, where it is there and has one.
         why: For an unknown presence, the store's answer.
         lock: For a version under Object Lock or legal hold, what holds it.
+        modified: Its LastModified as the client gave it, where it is there; see :func:`safedelete.s3.listing.instant`.
     """
 
     presence: Presence
     etag: str | None = None
     why: str = ""
     lock: str = ""
+    modified: Any = None
 
 
 ABSENT: Final = Sight(Presence.ABSENT)
@@ -103,16 +105,17 @@ class Lookup:
             return list(pool.map(ask, items))
 
     def _along(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
-        """Read the listing on from the first key. What it names is there; what it does not name stays open."""
+        """Read the listing on from before the first key. What it names is there; what it does not name stays open."""
         wanted = set(keys)
         seen: dict[str, Sight] = {}
         folder = _common_folder(keys)
-        pages = list_objects(self._client, bucket, folder, start_after=keys[0])
+        # From just before the first key, which the listing then names as well.
+        pages = list_objects(self._client, bucket, folder, start_after=keys[0][:-1] or None)
         try:
             for _, page in zip(range(len(keys) // 1000 + 2), pages, strict=False):
-                found = {item.key: Sight(Presence.PRESENT, item.etag) for item in page if item.key in wanted}
+                found = {item.key: _sight(item) for item in page if item.key in wanted}
                 seen |= found
-                if len(found) < WORTH_A_PAGE or len(seen) >= len(wanted) - 1:
+                if len(found) < WORTH_A_PAGE or len(seen) == len(wanted):
                     break
         except StoreError:
             # Not allowed to list, or a broken listing: each key is asked for, and answers for itself.
@@ -129,7 +132,7 @@ class Lookup:
             for number, page in enumerate(pages, 1):
                 if number > _SUBTREE_PAGES:
                     return found
-                found |= {item.key: Sight(Presence.PRESENT, item.etag) for item in page if item.key in wanted}
+                found |= {item.key: _sight(item) for item in page if item.key in wanted}
         except StoreError:
             return {}
         return dict.fromkeys(keys, ABSENT) | found
@@ -153,18 +156,18 @@ class Lookup:
         previous = wanted[0]
         try:
             for page in list_objects(self._client, bucket, folder, start_after=wanted[0], delimiter="/"):
-                etags: dict[str, str | None] = {}
+                here: dict[str, Sight] = {}
                 for item in page:
                     if item.key.encode() <= previous.encode():
                         # Not in byte order, so being past a key's place means nothing here.
                         return {}
                     previous = item.key
-                    etags[item.key] = item.etag
+                    here[item.key] = _sight(item)
                 passed = position
                 while passed < len(wanted) and wanted[passed].encode() <= previous.encode():
                     passed += 1
                 for key in wanted[position:passed]:
-                    seen[key] = Sight(Presence.PRESENT, etags[key]) if key in etags else ABSENT
+                    seen[key] = here.get(key, ABSENT)
                 few = passed - position < WORTH_A_PAGE
                 position = passed
                 if position == len(wanted) or (few and len(page) > 0):
@@ -193,14 +196,16 @@ class Lookup:
                 # How a store says that this version is a delete marker.
                 return Sight(Presence.PRESENT)
             return Sight(Presence.UNKNOWN, why=f"{code_of(error)}: {detail_of(error)}")
-        return Sight(Presence.PRESENT, answer.get("ETag"), lock=_lock(answer))
+        return Sight(
+            Presence.PRESENT, answer.get("ETag"), lock=_lock(answer), modified=answer.get("LastModified")
+        )
 
     def _by_name(self, bucket: str, key: str, version: str | None) -> Sight:
         """Look for one key or version in the listing of what begins with it, where the key itself comes first."""
         try:
             if version is None:
                 page = next(list_objects(self._client, bucket, key))
-                return next((Sight(Presence.PRESENT, o.etag) for o in page if o.key == key), ABSENT)
+                return next((_sight(o) for o in page if o.key == key), ABSENT)
             for versions in list_versions(self._client, bucket, key):
                 if any(v.key == key and v.version == version for v in versions):
                     return Sight(Presence.PRESENT)
@@ -219,6 +224,10 @@ class Lookup:
                 return False
         self._real_buckets.add(bucket)
         return True
+
+
+def _sight(item: Listed) -> Sight:
+    return Sight(Presence.PRESENT, item.etag, modified=item.modified)
 
 
 def _common_folder(keys: Sequence[str]) -> str:

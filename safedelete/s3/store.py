@@ -6,6 +6,7 @@ Given to the execute and verify phases only.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from safedelete.core.item import ObjectRef
@@ -16,6 +17,7 @@ from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
 from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects, quoted
+from safedelete.s3.listing import written
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
 from safedelete.s3.purge import purge_keys
@@ -23,6 +25,11 @@ from safedelete.s3.versioning import read_bucket, versions_of
 
 LOCKED: Final = "object-lock"
 """Code of a version that Object Lock or a legal hold keeps."""
+
+
+REWRITTEN: Final = ItemOutcome(
+    Outcome.CHANGED, "rewritten", "written again since it was sealed, with the same content"
+)
 
 
 class S3ObjectStore:
@@ -37,6 +44,10 @@ class S3ObjectStore:
         max_delete_rate: Keys a second.
         effort: How hard a delete tries.
         workers: HEADs at a time.
+        min_age: An object that the look finds written within this time is kept, also where its ETag is still the one
+            that was sealed: the same content was written again.
+        always_look: Look at each object right before it is deleted also where the endpoint honours conditions, because
+            what was planned is old.
     """
 
     def __init__(
@@ -49,6 +60,8 @@ class S3ObjectStore:
         max_delete_rate: float = DEFAULT_RATE,
         effort: Effort | None = None,
         workers: int = 8,
+        min_age: timedelta | None = None,
+        always_look: bool = False,
     ) -> None:
         self._connection = connection
         self._clock = clock
@@ -58,6 +71,8 @@ class S3ObjectStore:
         self._effort = effort or Effort()
         self._lookup = Lookup(connection.reader, workers=workers)
         self._versioned: dict[str, bool] = {}
+        self._min_age = min_age
+        self._always_look = always_look
 
     def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
         """Delete exactly these objects. Deletes; idempotent; see :class:`safedelete.ports.ObjectStore`."""
@@ -83,23 +98,30 @@ class S3ObjectStore:
         What was overwritten since it was sealed is not a residue and is left out.
         """
         left: dict[ObjectRef, Presence] = {}
+        since = self._since()
         for bucket, members in _by_bucket(refs).items():
             for ref, sight in self._see(bucket, members, Presence.ABSENT).items():
-                if sight.presence is Presence.ABSENT or _is_another(ref, sight):
-                    continue
-                left[ref] = sight.presence
+                if _is_left(ref, sight, since):
+                    left[ref] = sight.presence
         return left
 
     def protection(self, bucket: str) -> str:
         """Return how an object of a bucket that was overwritten since it was planned is kept, for the plan's notes."""
-        if bucket in self._conditional:
+        if bucket in self._conditional and not self._always_look:
             return (
                 f"{bucket}: the store itself compares ETags (proven), so an object overwritten since is kept"
             )
+        also = "" if self._min_age is None else ", and its age as well"
+        if bucket in self._conditional:
+            return f"{bucket}: each ETag is compared by a look right before the delete{also}, and by the store itself (proven)"
         return (
-            f"{bucket}: ETags are sent with each delete and compared by a look right before it; that the store compares "
-            "them too is not proven, which leaves a moment between the look and the delete"
+            f"{bucket}: ETags are sent with each delete and compared by a look right before it{also}; that the store "
+            "compares them too is not proven, which leaves a moment between the look and the delete"
         )
+
+    def _since(self) -> float | None:
+        """Return since when an object must have been written to be too young, in Unix seconds."""
+        return None if self._min_age is None else (self._clock.now() - self._min_age).timestamp()
 
     def _see(self, bucket: str, refs: Sequence[ObjectRef], likely: Presence) -> dict[ObjectRef, Sight]:
         whole = self._whole(bucket, refs)
@@ -157,10 +179,11 @@ class S3ObjectStore:
         self, bucket: str, refs: Sequence[ObjectRef], gate: Gate
     ) -> dict[ObjectRef, ItemOutcome]:
         outcomes: dict[ObjectRef, ItemOutcome] = {}
-        if bucket not in self._conditional:
+        if self._always_look or bucket not in self._conditional:
+            since = self._since()
             watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
             for ref, sight in self._see(bucket, watched, Presence.PRESENT).items():
-                outcome = _before(ref, sight)
+                outcome = _before(ref, sight, since)
                 if outcome is not None:
                     outcomes[ref] = outcome
         outcomes |= delete_objects(
@@ -192,7 +215,7 @@ class S3ObjectStore:
         }
 
 
-def _before(ref: ObjectRef, sight: Sight) -> ItemOutcome | None:
+def _before(ref: ObjectRef, sight: Sight, since: float | None) -> ItemOutcome | None:
     """Return the outcome of an object that must not, or need not, be deleted after all."""
     if sight.presence is Presence.ABSENT:
         return GONE
@@ -202,7 +225,30 @@ def _before(ref: ObjectRef, sight: Sight) -> ItemOutcome | None:
             "unverified",
             f"kept: whether it was overwritten since it was sealed could not be checked ({sight.why})",
         )
-    return OVERWRITTEN if _is_another(ref, sight) else None
+    if _is_another(ref, sight):
+        return OVERWRITTEN
+    try:
+        return REWRITTEN if _is_younger(sight, since) else None
+    except StoreError as error:
+        return ItemOutcome(Outcome.FAILED, "unverified", f"kept: its age could not be checked ({error})")
+
+
+def _is_younger(sight: Sight, since: float | None) -> bool:
+    """Whether an object was written too lately to be taken.
+
+    Raises:
+        StoreError: Its time cannot be read, so it is not known to be old.
+    """
+    return since is not None and sight.presence is Presence.PRESENT and written(sight.modified) >= since
+
+
+def _is_left(ref: ObjectRef, sight: Sight, since: float | None) -> bool:
+    if sight.presence is Presence.ABSENT or _is_another(ref, sight):
+        return False
+    try:
+        return ref.version is not None or not _is_younger(sight, since)
+    except StoreError:
+        return True
 
 
 def _is_another(ref: ObjectRef, sight: Sight) -> bool:

@@ -6,32 +6,51 @@ the number of objects, except by one number for each object of a portion.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import TypeAlias
 
 from safedelete.core.item import ObjectRef
-from safedelete.core.plan import AgeProfile, TargetPlan, Unknown
-from safedelete.declare.targets import Mode, S3Prefix
+from safedelete.core.plan import TargetPlan, Unknown
+from safedelete.declare.prefix import STANDARD, S3Prefix
+from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.s3.client import Connection
+from safedelete.s3.count import Count, Found, Oldest
+from safedelete.s3.inventory import InventoryReader
 from safedelete.s3.keys import refusal
-from safedelete.s3.listing import by_key, instant, list_objects, list_versions
+from safedelete.s3.listing import Listed, ListedVersion, by_key, list_versions, written
+from safedelete.s3.ranges import list_ranges
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.versioning import BucketState, check_mode, notes, read_bucket, ref_of
 
-SAMPLE: Final = 10
-_DAY: Final = 86_400.0
+Pages: TypeAlias = Iterator[tuple[int, list[Found]]]
+"""Pages of a listing, each with the number of its lane; the pages of one lane are in the order of the listing."""
+
+_Chooses: TypeAlias = Callable[[Listed | ListedVersion], bool]
 
 
-class Found(NamedTuple):
-    """One key of the listing: what would be deleted for it, and when it was last written (Unix seconds)."""
+def chooser(declared: S3Prefix) -> _Chooses | None:
+    """Return what tells whether pattern, size and storage class hold; None where nothing of that is declared."""
+    regex, low, high = declared.pattern_regex, declared.min_size, declared.max_size
+    classes, skip = frozenset(declared.storage_classes), len(declared.prefix)
+    if regex is None and low is None and high is None and not classes:
+        return None
 
-    refs: tuple[ObjectRef, ...]
-    written: float
+    def chooses(item: Listed | ListedVersion) -> bool:
+        return (
+            (regex is None or regex.fullmatch(item.key, skip) is not None)
+            and (low is None or item.size >= low)
+            and (high is None or item.size <= high)
+            and (not classes or (item.storage or STANDARD) in classes)
+        )
+
+    return chooses
+
+
+def _any(_: Found) -> bool:
+    return True
 
 
 class PrefixTarget:
@@ -51,6 +70,16 @@ class PrefixTarget:
         self._connection = connection
         self._store = store
         self._page_size = page_size
+        self._inventory = (
+            None
+            if declared.inventory is None
+            else InventoryReader(
+                connection.reader,
+                declared.inventory,
+                declared.bucket,
+                classes=bool(declared.storage_classes),
+            )
+        )
 
     @property
     def name(self) -> str:
@@ -81,9 +110,10 @@ class PrefixTarget:
             if isinstance(state, Unknown):
                 return self._unknown(as_of, state)
             mode = check_mode(state, self._declared.mode, self.name)
-            count = _Count(cutoff, None if since is None else since - self._declared.older_than, portion)
-            for found in self._list(mode):
-                count.add(found)
+            count = Count(cutoff, None if since is None else since - self._declared.older_than, portion)
+            for _, page in self._pages(mode, as_of, since):
+                for found in page:
+                    count.add(found)
         except StoreError as error:
             return self._unknown(as_of, Unknown(f"{error} {error.hint}".strip()))
         return self._plan(as_of, state, mode, count)
@@ -106,44 +136,83 @@ class PrefixTarget:
         if isinstance(state, Unknown):
             raise StoreError(f"{self.name}: {state.why}.", hint="Grant the caller this action.")
         mode = check_mode(state, self._declared.mode, self.name)
-        eligible = self._eligible(mode, as_of)
+        take: Callable[[Found], bool] = _any
         if portion is not None:
-            oldest = _Oldest(portion)
-            for found in eligible:
+            oldest = Oldest(portion)
+            for _, found in self._eligible(mode, as_of):
                 oldest.add(found)
-            eligible = oldest.among(self._eligible(mode, as_of))
-        waiting: list[ObjectRef] = []
-        for found in eligible:
-            if waiting and len(waiting) + len(found.refs) > batch:
-                yield tuple(waiting)
-                waiting = []
-            waiting += found.refs
-        if waiting:
-            yield tuple(waiting)
+            take = oldest.taker()
+        # Each lane of the listing fills batches of its own: the keys of one batch stand close together in the store.
+        waiting: dict[int, list[ObjectRef]] = {}
+        for lane, found in self._eligible(mode, as_of):
+            if not take(found):
+                continue
+            mine = waiting.setdefault(lane, [])
+            if mine and len(mine) + len(found.refs) > batch:
+                yield tuple(mine)
+                mine.clear()
+            mine += found.refs
+        for mine in waiting.values():
+            if mine:
+                yield tuple(mine)
 
     def _cutoff(self, as_of: datetime) -> datetime:
         return as_of.astimezone(UTC) - self._declared.older_than
 
-    def _eligible(self, mode: Mode | None, as_of: datetime) -> Iterator[Found]:
+    def _eligible(self, mode: Mode | None, as_of: datetime) -> Iterator[tuple[int, Found]]:
         cutoff = self._cutoff(as_of).timestamp()
-        for found in self._list(mode):
-            if found.written < cutoff and refusal(found.refs[0].key) is None:
-                yield found
+        for lane, page in self._pages(mode, as_of, None):
+            for found in page:
+                if found.chosen and found.written < cutoff and refusal(found.refs[0].key) is None:
+                    yield lane, found
 
-    def _list(self, mode: Mode | None) -> Iterator[Found]:
+    def _pages(self, mode: Mode | None, as_of: datetime, since: datetime | None) -> Pages:
         bucket, prefix = self._declared.bucket, self._declared.prefix
         if mode == "purge":
-            for versions in by_key(
-                list_versions(self._connection.reader, bucket, prefix, page_size=self._page_size)
-            ):
-                # A key is as old as the newest thing that was done to it.
-                written = max(instant(v.modified).timestamp() for v in versions)
-                yield Found(tuple(ref_of(bucket, v) for v in versions), written)
+            listing = list_versions(self._connection.reader, bucket, prefix, page_size=self._page_size)
+            for versions in by_key(listing):
+                yield 0, [self._whole_key(versions)]
             return
-        for page in list_objects(self._connection.reader, bucket, prefix, page_size=self._page_size):
-            for item in page:
-                ref = ObjectRef(bucket, item.key, item.etag, None, item.size)
-                yield Found((ref,), instant(item.modified).timestamp())
+        chooses = self._chooses
+        for lane, page in self._listed(as_of, since):
+            # Millions of times over: no call a key that is not needed.
+            yield (
+                lane,
+                [
+                    Found(
+                        (ObjectRef(bucket, item.key, item.etag, None, item.size),),
+                        written(item.modified),
+                        chooses is None or chooses(item),
+                    )
+                    for item in page
+                ],
+            )
+
+    def _listed(self, as_of: datetime, since: datetime | None) -> Iterator[tuple[int, list[Listed]]]:
+        if self._inventory is not None:
+            for page in self._inventory.pages(as_of, since, self._declared.prefix):
+                yield 0, page
+            return
+        yield from list_ranges(
+            self._connection.reader, self._declared.bucket, self._declared.prefix, page_size=self._page_size
+        )
+
+    def _whole_key(self, versions: Sequence[ListedVersion]) -> Found:
+        refs = tuple(ref_of(self._declared.bucket, version) for version in versions)
+        # A key is as old as the newest thing that was done to it.
+        newest = max(written(version.modified) for version in versions)
+        return Found(refs, newest, self._chooses is None or self._chooses_key(versions))
+
+    def _chooses_key(self, versions: Sequence[ListedVersion]) -> bool:
+        """Whether a key goes as a whole: each of its versions is chosen; markers have neither size nor class."""
+        data = [version for version in versions if not version.marker]
+        if not data and (self._declared.conditions.keys() - {"pattern"}):
+            return False
+        return self._chooses is None or all(map(self._chooses, data or versions))
+
+    @cached_property
+    def _chooses(self) -> _Chooses | None:
+        return chooser(self._declared)
 
     def _unknown(self, as_of: datetime, why: Unknown) -> TargetPlan:
         return TargetPlan(
@@ -162,7 +231,7 @@ class PrefixTarget:
             statement=self._statement(as_of),
         )
 
-    def _plan(self, as_of: datetime, state: BucketState, mode: Mode | None, count: _Count) -> TargetPlan:
+    def _plan(self, as_of: datetime, state: BucketState, mode: Mode | None, count: Count) -> TargetPlan:
         items, size = count.items, count.bytes
         return TargetPlan(
             name=self.name,
@@ -172,164 +241,66 @@ class PrefixTarget:
             total=count.total,
             objects=items,
             bytes=size,
-            ageless=count.total - count.refused_refs,
+            ageless=count.total - count.refused_refs - count.not_chosen,
             late=count.late,
             cutoff=count.cutoff,
             period=self._declared.older_than,
             ages=count.profile(),
             conditional=items if count.unconditional == 0 else max(0, items - count.unconditional),
             statement=self._statement(as_of),
-            parameters={"cutoff": count.cutoff.isoformat()},
+            parameters={"cutoff": count.cutoff.isoformat(), **self._parameters()},
             first=count.first,
             last=count.last,
-            sample=tuple(count.sample),
+            sample=count.sample,
             notes=(*notes(state, mode), *self._own_notes(mode, count)),
         )
 
     def _statement(self, as_of: datetime) -> str:
-        return f"objects under {self.name} last modified before {self._cutoff(as_of).isoformat()}"
+        conditions = self._conditions()
+        also = f" {conditions}" if conditions else ""
+        return f"objects under {self.name}{also} last modified before {self._cutoff(as_of).isoformat()}"
 
-    def _own_notes(self, mode: Mode | None, count: _Count) -> Iterator[str]:
+    def _conditions(self) -> str:
+        declared = self._declared
+        words: list[str] = []
+        if declared.pattern is not None:
+            words.append(f"whose key goes on as {declared.pattern}")
+        if declared.min_size is not None:
+            words.append(f"of at least {declared.min_size:,} bytes")
+        if declared.max_size is not None:
+            words.append(f"of at most {declared.max_size:,} bytes")
+        if declared.storage_classes:
+            words.append(f"of storage class {' or '.join(declared.storage_classes)}")
+        return ", ".join(words)
+
+    def _parameters(self) -> dict[str, str]:
+        declared = self._declared
+        given: dict[str, object] = dict(declared.conditions)
+        if declared.max_delete_rate is not None:
+            given["max_delete_rate"] = f"{declared.max_delete_rate:g} keys/s"
+        if declared.storage_classes:
+            given["storage_class"] = ", ".join(declared.storage_classes)
+        if declared.inventory is not None:
+            given["inventory"] = declared.inventory.url
+        return {name: str(value) for name, value in given.items()}
+
+    def _own_notes(self, mode: Mode | None, count: Count) -> Iterator[str]:
         if count.refused_keys:
             example = count.refused_example
             yield (
                 f"{count.refused_keys:,} eligible key(s) cannot be deleted safely by any request and are kept, "
                 f"for one {example!r}: {refusal(example)}"
             )
+        if count.not_chosen:
+            yield (
+                f"{count.not_chosen:,} of the {count.total:,} object(s) under the prefix do not meet pattern, size or "
+                "storage class, and are kept at any age"
+            )
+        if self._inventory is not None:
+            yield from self._inventory.notes()
         if mode == "purge":
             yield "each item is one version or delete marker; a version written after the plan is kept"
         else:
             yield self._store.protection(self._declared.bucket)
         if count.unconditional:
             yield f"{count.unconditional:,} object(s) were listed without an ETag: one overwritten since would go too"
-
-
-class _Oldest:
-    """Finds how old an object must be to belong to the oldest N, in one pass, and picks those in another.
-
-    A key's versions are taken whole, so the portion may end a little early; a key with more versions than the portion is
-    taken alone.
-    """
-
-    def __init__(self, portion: int) -> None:
-        self._portion = portion
-        # The youngest of the oldest so far is on top; ties go to what the listing names first.
-        self._heap: list[tuple[float, int, int, int]] = []
-        self._held = 0
-        self._order = 0
-        self.bytes = 0
-
-    @property
-    def items(self) -> int:
-        return self._held
-
-    def add(self, found: Found) -> None:
-        size = sum(ref.size or 0 for ref in found.refs)
-        entry = (-found.written, -self._order, len(found.refs), size)
-        self._order += 1
-        heapq.heappush(self._heap, entry)
-        self._held += len(found.refs)
-        self.bytes += size
-        while self._held > self._portion and len(self._heap) > 1:
-            _, _, refs, gone = heapq.heappop(self._heap)
-            self._held -= refs
-            self.bytes -= gone
-
-    def among(self, again: Iterable[Found]) -> Iterator[Found]:
-        """Pick them from a second pass; what was written since is younger and does not get in."""
-        if not self._heap:
-            return
-        youngest = -self._heap[0][0]
-        older = sum(entry[2] for entry in self._heap if -entry[0] < youngest)
-        room = self._held - older
-        for found in again:
-            if found.written < youngest:
-                yield found
-            elif found.written == youngest and len(found.refs) <= room:
-                room -= len(found.refs)
-                yield found
-
-
-@dataclass(slots=True)
-class _Count:
-    """What one pass over the listing adds up to."""
-
-    cutoff: datetime
-    previous: datetime | None
-    portion: int | None
-    back: int = 60
-    ahead: int = 60
-    total: int = 0
-    eligible: int = 0
-    all_bytes: int = 0
-    unconditional: int = 0
-    refused_keys: int = 0
-    refused_refs: int = 0
-    refused_example: str = ""
-    older: int = 0
-    first: str = ""
-    last: str = ""
-    sample: list[str] = field(default_factory=list)
-    _late: int = 0
-    _days: Counter[int] = field(default_factory=Counter)
-    _oldest: _Oldest | None = None
-    _edge: float = 0.0
-    _previous_edge: float | None = None
-    _stride: int = 1
-
-    def __post_init__(self) -> None:
-        self._edge = self.cutoff.timestamp()
-        self._previous_edge = None if self.previous is None else self.previous.timestamp()
-        self._oldest = None if self.portion is None else _Oldest(self.portion)
-
-    def add(self, found: Found) -> None:
-        refs = len(found.refs)
-        self.total += refs
-        key = found.refs[0].key
-        written = found.written
-        if refusal(key) is not None:
-            self.refused_refs += refs
-            if written < self._edge:
-                self.refused_keys += 1
-                self.refused_example = self.refused_example or key
-            return
-        day = int((written - self._edge) // _DAY)
-        if day < -self.back:
-            self.older += refs
-        elif day < self.ahead:
-            self._days[day] += refs
-        if written >= self._edge:
-            return
-        self.eligible += refs
-        self.all_bytes += sum(ref.size or 0 for ref in found.refs)
-        self.unconditional += sum(ref.etag is None and ref.version is None for ref in found.refs)
-        if self._previous_edge is not None and written < self._previous_edge:
-            self._late += refs
-        if self._oldest is not None:
-            self._oldest.add(found)
-        self.first = self.first or key
-        self.last = key
-        self._picture(key)
-
-    def _picture(self, key: str) -> None:
-        """Keep a few keys spread over the whole listing."""
-        if self.eligible % self._stride == 0:
-            self.sample.append(key)
-        if len(self.sample) > 2 * SAMPLE:
-            self.sample = self.sample[::2]
-            self._stride *= 2
-
-    @property
-    def items(self) -> int:
-        return self.eligible if self._oldest is None else self._oldest.items
-
-    @property
-    def bytes(self) -> int:
-        return self.all_bytes if self._oldest is None else self._oldest.bytes
-
-    @property
-    def late(self) -> int | None:
-        return None if self.previous is None else self._late
-
-    def profile(self) -> AgeProfile:
-        return AgeProfile(tuple(sorted(self._days.items())), self.older, self.back, self.ahead)

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement
 
+from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.targets import Rows, S3Keys
 from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
@@ -34,6 +35,23 @@ def definition(rows: Rows) -> str:
         "owns": [_owned(keys) for keys in rows.owns],
         "may_touch": sorted(rows.may_touch),
         "anytime": rows.anytime,
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def orphans_definition(target: S3Orphans) -> str:
+    """Return the definition of a target of orphans as canonical JSON.
+
+    Raises:
+        ConfigError: A referencing expression holds a value that has no stable text.
+    """
+    document = {
+        "orphans": [target.bucket, target.prefix],
+        # Which columns name an object matters, not in which order they are said.
+        "referenced_by": sorted((_expression(c) for c in target.columns), key=json.dumps),
+        "older_than": target.older_than.total_seconds(),
+        "mode": target.mode,
+        "missing_ok": target.missing_ok,
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 

@@ -10,6 +10,7 @@ from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
+from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.setup import init, init_sql
 from safedelete.wiring.unfinished import record_unfinished
@@ -45,6 +46,7 @@ __all__ = [
     "lint_jobs",
     "owner_of",
     "plan",
+    "reconcile",
     "record_unfinished",
     "run",
     "show",

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Orphans, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
@@ -23,13 +23,17 @@ from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.buckets import Buckets
 from safedelete.s3.client import Connection, connect
+from safedelete.s3.orphans import OrphanTarget
+from safedelete.s3.pace import DEFAULT_RATE
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
 from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
-from safedelete.sql.fingerprint import definition
+from safedelete.sql.fingerprint import definition, orphans_definition
 from safedelete.sql.permissions import SqlProber
+from safedelete.sql.referenced import SqlReferences
+from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -56,10 +60,14 @@ def fingerprint(purge: Purge) -> str:
     for target in purge.targets:
         if isinstance(target, Rows):
             targets.append(definition(target))
+        elif isinstance(target, S3Orphans):
+            targets.append(orphans_definition(target))
         else:
             targets.append(
                 json.dumps(
-                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode],
+                    # Conditions come last and only where there are any, so that adding a kind changes no older hash.
+                    ["prefix", target.bucket, target.prefix, target.older_than.total_seconds(), target.mode]
+                    + ([target.conditions] if target.conditions else []),
                     separators=(",", ":"),
                 )
             )
@@ -71,9 +79,7 @@ def buckets_of(jobs: Sequence[Declared]) -> frozenset[str]:
     found: set[str] = set()
     for job in jobs:
         for target in job.targets if isinstance(job, Purge) else ():
-            found |= (
-                {target.bucket} if isinstance(target, S3Prefix) else {keys.bucket for keys in target.owns}
-            )
+            found |= {keys.bucket for keys in target.owns} if isinstance(target, Rows) else {target.bucket}
     return frozenset(found)
 
 
@@ -99,8 +105,10 @@ def opened(
     source = job.database if isinstance(job, Purge) else None
     timeouts = _within_lease(settings.lease_seconds)
     elsewhere = settings.ledger_url is not None
-    # A ledger may be made; a database whose rows are to be purged, and which is not there, is a mistyped path.
-    holds_rows = isinstance(job, Purge) and any(isinstance(target, Rows) for target in job.targets)
+    # A ledger may be made; a database whose rows are to be purged or asked, and which is not there, is a mistyped path.
+    holds_rows = isinstance(job, Purge) and any(
+        isinstance(target, (Rows, S3Orphans)) for target in job.targets
+    )
     target = Database(source, timeouts=timeouts, may_create=may_create and not holds_rows)
     ledger = Database(settings.ledger_url, timeouts=timeouts, may_create=may_create) if elsewhere else target
     _open.update({target, ledger})
@@ -181,16 +189,31 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
 
     def reach(client: object) -> Connection:
         if id(client) not in connections:
-            connections[id(client)] = connect(client)  # type: ignore[arg-type]  # a declared client, or None
+            connections[id(client)] = connection_to(client)
         return connections[id(client)]
 
     parts: list[Part] = []
     for target in purge.targets:
         if isinstance(target, S3Prefix):
             parts.append(_prefix_part(target, reach(target.client), clock))
+        elif isinstance(target, S3Orphans):
+            parts.append(_orphan_part(target, database, reach(target.client), clock))
         else:
             parts.append(_row_part(target, database, reach, clock))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+
+
+def connection_to(client: object) -> Connection:
+    """Connect as a target declares it: by a client, by an endpoint, or by the default chain."""
+    if isinstance(client, S3Endpoint):
+        return connect(
+            endpoint_url=client.url,
+            region=client.region,
+            path_style=client.path_style,
+            content_md5=client.content_md5,
+            owner=client.owner,
+        )
+    return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
 def _acquainted(parts: Sequence[Part]) -> list[Part]:
@@ -216,9 +239,30 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
 
 def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        always_look=target.inventory is not None,
+    )
     prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
     return ObjectPart(PrefixTarget(target, connection, store), (prober,))
+
+
+def _orphan_part(
+    target: S3Orphans, database: Database, connection: Connection, clock: SystemClock
+) -> ObjectPart:
+    modes: dict[str, Mode | None] = {target.bucket: target.mode}
+    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
+    references = SqlReferences(target.columns, database, target.bucket, target.prefix)
+    return ObjectPart(
+        OrphanTarget(target, references, connection, store),
+        (ReferenceProber(references), prober),
+        references,
+    )
 
 
 def _row_part(

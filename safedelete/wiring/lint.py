@@ -12,7 +12,7 @@ from safedelete.core.decision import Finding
 from safedelete.core.lint import JobFacts, lint
 from safedelete.core.run import RunState
 from safedelete.core.schedule import parse
-from safedelete.declare import Declared, Purge, S3Prefix
+from safedelete.declare import Declared, Purge, Rows
 from safedelete.ledger.store import SqlLedger
 from safedelete.ports import RunRecord
 from safedelete.s3.client import CONNECT_TIMEOUT, READ_TIMEOUT
@@ -109,7 +109,7 @@ def _facts(job: Declared, ledger: SqlLedger, settings: Settings, deployment: Dep
 def _batch(job: Declared, settings: Settings) -> timedelta:
     """Return how long a batch may take: its transaction is kept below the lease, but a request on the wire is not."""
     transaction = min(Timeouts().idle, timedelta(seconds=settings.lease_seconds * 0.75))
-    objects = isinstance(job, Purge) and any(isinstance(t, S3Prefix) or t.owns for t in job.targets)
+    objects = isinstance(job, Purge) and any(not isinstance(t, Rows) or t.owns for t in job.targets)
     return max(transaction, REQUEST) if objects else transaction
 
 

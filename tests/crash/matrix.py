@@ -191,7 +191,7 @@ class Case:
         self._locked = start.locked
         self.broken: list[str] = []
         self._names = Names.of(start.purge)
-        self._objects_alone = start.purge == "prefix"
+        self._objects_alone = start.purge in ("prefix", "orphans")
         self._written: list[Written] = []
         self._told: set[str] = set()
         """Runs that a process has ended other than with 0 after."""
@@ -276,6 +276,8 @@ class Case:
     def _went(self, step: str, before: Stores, runs: list[LedgerRun]) -> None:
         if self._objects_alone:
             self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
+            if self.change.purge == "orphans":
+                self._must(step, promises.no_named_object_went(before, self._now))
         else:
             names = Names.of(self.change.purge)
             self._must(step, promises.nothing_but_the_sealed_went(before, self._now, runs, names))
@@ -289,6 +291,7 @@ class Case:
 
     def _writes(self, number: int) -> bool:
         write = self.lab.write_objects if self._objects_alone else self.lab.write
+        write = self.lab.write_names if self.change.purge == "orphans" else write
         self._written.append(write(number))
         self._now = self.lab.look()
         self._ever |= frozenset(self._now.objects)

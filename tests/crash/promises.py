@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from safedelete.declare import Purge
 from safedelete.declare.targets import Rows
-from tests.crash.purges import BUCKET, PREFIX, PURGES
+from tests.crash.purges import BUCKET, NAMES_FROM, PREFIX, PURGES
 from tests.crash.world import Claim, LedgerRun, Place, Row, Stores, Written
 
 FINISHED = {"succeeded", "failed", "incomplete", "abandoned", "refused"}
@@ -84,6 +84,19 @@ def nothing_but_the_sealed_objects_went(
         yield "rows changed"
 
 
+def named_by_rows(stores: Stores) -> set[Place]:
+    """Return the objects of the prefix that a row names, as the purge of orphans has it."""
+    keys = [f"{PREFIX}{i}.bin" for i in stores.rows if i >= NAMES_FROM]
+    keys += [row.thumb_key for row in stores.rows.values() if row.thumb_key]
+    return {(BUCKET, key) for key in keys}
+
+
+def no_named_object_went(before: Stores, after: Stores) -> Iterator[str]:
+    """What a row names stays."""
+    for place in sorted(named_by_rows(before) & before.objects.keys() - after.objects.keys()):
+        yield f"object {place} is gone, and a row names it"
+
+
 OLD_ETAG = "149603e6c03516362a8da23f624db945"
 """Of the content that every seeded object has: b"old"."""
 
@@ -156,6 +169,14 @@ def all_is_done(after: Stores, purge: str) -> Iterator[str]:
             f"object {place} is old and still there"
             for place, etag in after.objects.items()
             if place[1] in OLD_KEYS and etag == OLD_ETAG
+        )
+        return
+    if purge == "orphans":
+        named = named_by_rows(after)
+        yield from (
+            f"orphan {place} is old and still there"
+            for place, etag in after.objects.items()
+            if place[1] in OLD_KEYS and etag == OLD_ETAG and place not in named
         )
         return
     least = 4 if purge == "a stricter predicate" else 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table
+from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, case, cast, literal
 
-from safedelete import Guard, Purge, Rows, S3Keys, S3Prefix, past
+from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, S3Prefix, past
 
 JOB = "matrix"
 LIMIT = 2
@@ -28,7 +28,7 @@ uploads = Table(
 OPEN = Guard(max_items=10_000, max_fraction=1.0)
 
 
-def _purge(*targets: Rows | S3Prefix, guard: Guard = OPEN) -> Purge:
+def _purge(*targets: Rows | S3Prefix | S3Orphans, guard: Guard = OPEN) -> Purge:
     return Purge(JOB, *targets, schedule="rate(1 day)", timeout=timedelta(minutes=10), guard=guard)
 
 
@@ -44,11 +44,26 @@ def _one_key() -> S3Keys:
     return S3Keys(BUCKET, uploads.c.s3_key)
 
 
+NAMES_FROM = 6
+"""Rows from this id on name an object of the prefix by their id; any row may name one by its thumb key."""
+
+
+def _orphans() -> S3Orphans:
+    key = literal(PREFIX) + cast(uploads.c.id, String(20)) + literal(".bin")
+    return S3Orphans(
+        BUCKET,
+        PREFIX,
+        referenced_by=[case((uploads.c.id >= NAMES_FROM, key)), uploads.c.thumb_key],
+        older_than=timedelta(days=7),
+    )
+
+
 PURGES: dict[str, Callable[[], Purge]] = {
     "rows": _rows,
     "rows and one object each": lambda: _rows(owns=_one_key()),
     "rows and two objects each": lambda: _rows(owns=_two_keys()),
     "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
+    "orphans": lambda: _purge(_orphans()),
     # --- what a deployment may have made of "rows and two objects each" since
     "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
     "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),

@@ -42,6 +42,16 @@ def test_the_next_run_converges_wherever_the_first_was_killed(labs: list[Lab], p
     assert tried(labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
 
 
+def test_a_sweep_of_orphans_converges_and_spares_what_a_row_came_to_name(
+    sqlite_labs: list[Lab], say: Say
+) -> None:
+    start = Start("orphans")
+    passed = recorded(sqlite_labs[0], start)
+    points = pictures(passed)
+    told(say, start.purge, passed, points)
+    assert tried(sqlite_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+
+
 @pytest.mark.parametrize(
     "start",
     [Start(TWO.purge, role="sd_cannot_lock"), Start(TWO.purge, locked=2), Start("rows", locked=2)],

@@ -27,7 +27,16 @@ from safedelete.locks import lease
 from safedelete.testing.servers import StubS3
 from tests.conftest import HOST_NAMES, HOST_PREFIXES
 from tests.crash.nursery import Ended, Task
-from tests.crash.purges import BUCKET, FAR_AHEAD, LONG_AGO, OTHER_BUCKET, PREFIX, metadata, uploads
+from tests.crash.purges import (
+    BUCKET,
+    FAR_AHEAD,
+    LONG_AGO,
+    NAMES_FROM,
+    OTHER_BUCKET,
+    PREFIX,
+    metadata,
+    uploads,
+)
 
 ELIGIBLE, KEPT = range(1, 8), range(8, 13)
 """Ids of the rows that are due, in batches of three, and of those that are not."""
@@ -292,6 +301,21 @@ class Lab:
         client.delete_object(Bucket=BUCKET, Key=due[1])
         self.store.put(BUCKET, f"{PREFIX}fresh.bin", b"fresh")
         return Written(overwritten=due[0], removed=due[1])
+
+    def write_names(self, number: int) -> Written:
+        """As above among the orphans, and let a row come to name a third of them, if there is one left."""
+        dice = random.Random(number)
+        orphans = [f"{PREFIX}{i}.bin" for i in ELIGIBLE if i < NAMES_FROM]
+        dice.shuffle(orphans)
+        self.store.put(BUCKET, orphans[0], b"written again")
+        self.store.client().delete_object(Bucket=BUCKET, Key=orphans[1])
+        there = self.look().objects
+        left = [key for key in orphans[2:] if (BUCKET, key) in there]
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(uploads).where(uploads.c.id == 12).values(thumb_key=left[0] if left else None)
+            )
+        return Written(overwritten=orphans[0], removed=orphans[1])
 
     def let_time_pass(self) -> None:
         """End the dead run's lease, and wait for its database sessions to be noticed as dead.

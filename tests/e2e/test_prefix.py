@@ -75,3 +75,19 @@ def test_object_written_after_the_seal_is_not_deleted(world: World, store: StubS
     with before_execute(lambda: store.put("acme", "up/000099.bin", b"x", modified=old)):
         world.cli("run", jobs, expect=0)
     assert world.objects() == set(range(4, 13)) | {99}
+
+
+def test_conditions_are_planned_shown_and_kept_to_by_the_command(world: World, store: StubS3) -> None:
+    declared = 'older_than=timedelta(days=7), pattern="*[12].bin", max_size=3, max_delete_rate=100'
+    jobs = world.jobs(source=JOBS.replace("older_than=timedelta(days=7)", declared))
+    store.put("acme", "up/deep/000001.bin", b"old", modified=datetime.now(UTC) - timedelta(days=99))
+    world.cli("init", jobs, expect=0)
+    planned = world.cli("plan", jobs, "--json", expect=0)
+    (target,) = planned.document[0]["plan"]["targets"]
+    assert (target["items"], target["total"]) == (2, 13)
+    assert target["parameters"]["pattern"] == "*[12].bin"
+    assert "whose key goes on as *[12].bin, of at most 3 bytes" in target["statement"]
+    ran = world.cli("run", jobs, "--json", expect=0)
+    assert ran.document["outcomes"]["s3://acme/up/"]["deleted"] == 2
+    assert {"up/000003.bin", "up/000012.bin", "up/deep/000001.bin"} <= store.keys("acme")
+    assert not {"up/000001.bin", "up/000002.bin"} & store.keys("acme")

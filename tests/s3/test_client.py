@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from safedelete import S3Endpoint
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.client import connect, is_aws
-from safedelete.testing.servers import Moto, SeaweedFS, StubS3
+from safedelete.testing.servers import ADMIN, Moto, SeaweedFS, StubS3
+from safedelete.wiring.connect import _connection
 
 
 def test_the_endpoint_comes_from_the_environment(stub: StubS3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +30,60 @@ def test_on_aws_the_bucket_is_in_the_host_name() -> None:
     url = connection.reader.generate_presigned_url("get_object", Params={"Bucket": "acme", "Key": "a"})
     assert url.startswith("https://acme.s3.")
     assert connection.region == "eu-central-1"
+
+
+@pytest.mark.parametrize(
+    ("style", "starts"),
+    [
+        (None, "https://s3.acme.example/bkt/"),
+        (True, "https://s3.acme.example/bkt/"),
+        (False, "https://bkt.s3.acme.example/"),
+    ],
+)
+def test_a_path_holds_the_bucket_on_other_hosts_unless_said(style: bool | None, starts: str) -> None:
+    connection = connect(
+        endpoint_url="https://s3.acme.example", access_key="k", secret_key="s", path_style=style
+    )
+    for client in (connection.reader, connection.deleter):
+        url = client.generate_presigned_url("get_object", Params={"Bucket": "bkt", "Key": "a"})
+        assert url.startswith(starts)
+
+
+def test_on_aws_a_path_holds_the_bucket_where_that_was_said() -> None:
+    connection = connect(access_key="k", secret_key="s", region="eu-central-1", path_style=True)
+    url = connection.deleter.generate_presigned_url("get_object", Params={"Bucket": "acme", "Key": "a"})
+    assert url.startswith("https://s3.eu-central-1.amazonaws.com/acme/")
+
+
+def test_a_declared_endpoint_is_what_a_purge_reaches(stub: StubS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    stub.put("acme", "a")
+    declared = S3Endpoint(url=stub.endpoint, region="xy-1", content_md5=True, owner="123456789012")
+    connection = _connection(declared)
+    assert (connection.endpoint, connection.region) == (stub.endpoint, "xy-1")
+    connection.deleter.delete_objects(Bucket="acme", Delete={"Objects": [{"Key": "a"}]})
+    (request,) = stub.requests
+    assert "content-md5" in request.headers
+    assert not [name for name in request.headers if "checksum" in name]
+    assert request.headers["x-amz-expected-bucket-owner"] == "123456789012"
+    assert _connection(None).endpoint == "http://127.0.0.1:1"
+
+
+def test_content_md5_is_taken_by_a_real_store(weed: SeaweedFS, bucket: str) -> None:
+    weed.create_bucket(bucket)
+    weed.client().put_object(Bucket=bucket, Key="a", Body=b"x")
+    connection = connect(
+        endpoint_url=weed.endpoint,
+        access_key=ADMIN.access_key,
+        secret_key=ADMIN.secret_key,
+        content_md5=True,
+        path_style=True,
+    )
+    answer = connection.deleter.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "a"}]})
+    assert [item["Key"] for item in answer["Deleted"]] == ["a"]
+    assert connection.reader.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
 @pytest.mark.parametrize(

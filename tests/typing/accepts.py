@@ -8,7 +8,21 @@ from sqlalchemy import BigInteger, Column, DateTime, MetaData, Table, create_eng
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Job, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+from safedelete import (
+    Guard,
+    Inventory,
+    Job,
+    Purge,
+    Rows,
+    RunContext,
+    S3Endpoint,
+    S3Keys,
+    S3Orphans,
+    S3Prefix,
+    job,
+    older_than,
+    past,
+)
 from safedelete.core.decision import Approved, Decision, Refused
 
 
@@ -62,6 +76,20 @@ scratch = Purge(
     timeout=timedelta(hours=1),
     lock="redis",
 )
+orphans = Purge(
+    "orphaned-uploads",
+    S3Orphans(
+        "acme",
+        "u/",
+        referenced_by=[Upload.s3_key, func.concat("thumbs/", Upload.s3_key)],
+        older_than=timedelta(days=7),
+    ),
+    S3Orphans(
+        "acme", "", referenced_by=Upload.s3_key, older_than=timedelta(days=7), whole_bucket=True, mode="purge"
+    ),
+    schedule="rate(1 day)",
+    timeout=timedelta(hours=1),
+)
 several = Purge(
     "several",
     Rows(
@@ -77,6 +105,25 @@ several = Purge(
     Rows(audit, older_than(audit.c.at, age=timedelta(days=400))),
     Rows(LoginEvent, older_than(LoginEvent.epoch, hours=36, unit="ms")),
     S3Prefix("acme", "", older_than=timedelta(days=1), whole_bucket=True, client=boto3.client("s3")),
+    S3Prefix(
+        "acme-logs",
+        "app/",
+        older_than=timedelta(days=90),
+        pattern="**/*.gz",
+        min_size=1,
+        max_size=5 * 1024**3,
+        storage_class=["STANDARD", "STANDARD_IA"],
+        max_delete_rate=500,
+        inventory=Inventory("s3://acme-inventory/acme-logs/weekly/", max_age=timedelta(days=8)),
+    ),
+    S3Prefix(
+        "acme-scratch",
+        "tmp/",
+        older_than=timedelta(days=7),
+        storage_class="GLACIER",
+        inventory="s3://acme-inventory/acme-scratch/daily/",
+        client=S3Endpoint(url="https://minio.acme.example:9000", path_style=True, content_md5=True),
+    ),
     schedule="Mon..Fri 03:15",
     timeout=timedelta(minutes=20),
     per_run=50_000,

@@ -5,7 +5,20 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Purge, Rows, RunContext, S3Keys, S3Prefix, job, older_than, past
+from safedelete import (
+    Guard,
+    Inventory,
+    Purge,
+    Rows,
+    RunContext,
+    S3Endpoint,
+    S3Keys,
+    S3Orphans,
+    S3Prefix,
+    job,
+    older_than,
+    past,
+)
 from safedelete.core.decision import Approved, Decision, Refused
 from safedelete.core.plan import Plan
 from safedelete.ports import ObjectReader, RowReader
@@ -65,6 +78,20 @@ S3Prefix("acme", "tmp/")  # type: ignore[call-arg]
 S3Prefix("acme", older_than=HOUR)  # type: ignore[call-arg]
 S3Prefix("acme", "tmp/", older_than=7)  # type: ignore[arg-type]
 S3Prefix("acme", "tmp/", HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", older_than=HOUR)  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key])  # type: ignore[call-arg]
+S3Orphans("acme", "u/", referenced_by=["s3_key"], older_than=HOUR)  # type: ignore[list-item]
+S3Orphans("acme", "u/", referenced_by=[Upload.s3_key], older_than=7)  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, pattern=["*.log"])  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, min_size="1 MB")  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, storage_class=5)  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, max_delete_rate="500/s")  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, inventory=HOUR)  # type: ignore[arg-type]
+S3Prefix("acme", "tmp/", older_than=HOUR, client="http://minio:9000")  # type: ignore[arg-type]
+Inventory("s3://inventory/acme/daily/", max_age=2)  # type: ignore[arg-type]
+Inventory()  # type: ignore[call-arg]
+S3Endpoint("http://minio:9000")  # type: ignore[call-arg]
+S3Endpoint(content_md5="yes")  # type: ignore[arg-type]
 
 
 # jobs

@@ -25,6 +25,7 @@ from safedelete.testing.memory.database import MemoryDatabase, MemoryTransaction
 from safedelete.testing.memory.ledger import MemoryLedger
 from safedelete.testing.memory.lock import MemoryLease, MemoryLock
 from safedelete.testing.memory.objects import MemoryObjects, MemoryPrefix, Policy, StoredObject
+from safedelete.testing.memory.orphans import MemoryOrphans, MemoryReferences
 from safedelete.testing.memory.probe import MemoryProber
 from safedelete.testing.memory.rows import MemoryRow, MemoryRows, MemoryTable
 from safedelete.testing.memory.watch import Call, Killed, Watch
@@ -38,8 +39,10 @@ __all__ = [
     "MemoryLedger",
     "MemoryLock",
     "MemoryObjects",
+    "MemoryOrphans",
     "MemoryPrefix",
     "MemoryProber",
+    "MemoryReferences",
     "MemoryRow",
     "MemoryRows",
     "MemoryTable",

@@ -48,11 +48,13 @@ class StoredObject:
         body: Content.
         etag: MD5 of the content, in hex, without quotes.
         modified: Aware, UTC.
+        storage: Its storage class; None for a listing that does not name it.
     """
 
     body: bytes
     etag: str
     modified: datetime
+    storage: str | None = "STANDARD"
 
 
 class StubS3:
@@ -147,7 +149,13 @@ class StubS3:
             self._buckets.setdefault(bucket, {})
 
     def put(
-        self, bucket: str, key: str, body: bytes = b"", *, modified: datetime | None = None
+        self,
+        bucket: str,
+        key: str,
+        body: bytes = b"",
+        *,
+        modified: datetime | None = None,
+        storage: str | None = "STANDARD",
     ) -> StoredObject:
         """Store an object without a request, making the bucket if need be.
 
@@ -156,9 +164,10 @@ class StubS3:
             key: The key.
             body: Its content.
             modified: Aware instant; None for now.
+            storage: Storage class; None to leave it out of listings.
         """
         etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
-        stored = StoredObject(body, etag, modified or datetime.now(UTC))
+        stored = StoredObject(body, etag, modified or datetime.now(UTC), storage)
         with self._lock:
             objects = self._buckets.setdefault(bucket, {})
             if key not in objects:
@@ -328,7 +337,7 @@ def _listing(request: Request, shown: list[tuple[str, StoredObject]], groups: li
     contents = "".join(
         f"<Contents><Key>{named(key)}</Key><LastModified>{stored.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
         f"</LastModified><ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.body)}</Size>"
-        "<StorageClass>STANDARD</StorageClass></Contents>"
+        f"{f'<StorageClass>{stored.storage}</StorageClass>' if stored.storage else ''}</Contents>"
         for key, stored in shown
     )
     common = "".join(f"<CommonPrefixes><Prefix>{named(group)}</Prefix></CommonPrefixes>" for group in groups)

@@ -17,20 +17,37 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    TypeDecorator,
     and_,
     case,
     exists,
     false,
     func,
+    literal,
     not_,
     or_,
     select,
     text,
     true,
+    type_coerce,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Guard, Job, Purge, Rows, S3Keys, S3Prefix, job, older_than, past
+from safedelete import (
+    Guard,
+    Inventory,
+    Job,
+    Purge,
+    Rows,
+    S3Endpoint,
+    S3Keys,
+    S3Orphans,
+    S3Prefix,
+    job,
+    older_than,
+    past,
+)
+from safedelete.declare.orphans import SLOWEST_UPLOAD
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError, ExitCode
 
@@ -71,6 +88,17 @@ class Dog(Animal):
     __mapper_args__ = {"polymorphic_identity": "dog"}  # noqa: RUF012
 
 
+class Whispered(TypeDecorator[str]):
+    impl = String
+    cache_ok = True
+
+
+class Sealed(Base):
+    __tablename__ = "sealed"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    s3_key: Mapped[str] = mapped_column(Whispered)
+
+
 KEYLESS = Table("log_lines", MetaData(), Column("at", DateTime), Column("raw", LargeBinary))
 WEEK = timedelta(days=7)
 HOUR = timedelta(hours=1)
@@ -81,6 +109,10 @@ def rows() -> Rows:
     return Rows(Upload, OLD)
 
 
+def orphans(bucket: str = "acme", prefix: str = "u/", **changes: Any) -> S3Orphans:
+    return S3Orphans(bucket, prefix, **({"referenced_by": [Upload.s3_key], "older_than": WEEK} | changes))
+
+
 def purge(*targets: Any, **changes: Any) -> Purge:
     given: dict[str, Any] = {"schedule": "cron(15 3 * * ? *)", "timeout": HOUR} | changes
     return Purge(
@@ -88,6 +120,10 @@ def purge(*targets: Any, **changes: Any) -> Purge:
         *(targets or (rows(),)),
         **{k: v for k, v in given.items() if k != "name"},
     )
+
+
+def prefix(**changes: Any) -> S3Prefix:
+    return S3Prefix("acme", "tmp/", older_than=WEEK, **changes)
 
 
 Mistake = tuple[str, Callable[[], object], tuple[str, ...]]
@@ -222,6 +258,97 @@ MISTAKES: list[Mistake] = [
         lambda: S3Prefix("acme", "t/", older_than=WEEK, mode="x"),
         ("mode='x'", '"marker"'),
     ),  # type: ignore[arg-type]
+    # orphans
+    ("orphans in no bucket", lambda: orphans(bucket=""), ("S3Orphans('')", "empty")),
+    ("orphans under no prefix", lambda: orphans(prefix=""), ("S3Orphans('acme', '')", "whole_bucket=True")),
+    ("orphans under a slash", lambda: orphans(prefix="/u"), ("'/u'", "exact_prefix=True")),
+    ("orphans of age 7", lambda: orphans(older_than=7), ("older_than=7", "timedelta")),
+    ("orphans of any age", lambda: orphans(older_than=None), ("older_than=None", "1 day, 0:00:00")),
+    (
+        "orphans younger than an upload takes",
+        lambda: orphans(older_than=SLOWEST_UPLOAD - timedelta(seconds=1)),
+        ("seconds=86399", "at least 1 day", "SLOWEST_UPLOAD", "days=7"),
+    ),
+    ("orphans of nothing", lambda: orphans(referenced_by=[]), ("referenced_by is empty", "s3_key")),
+    ("orphans of a name", lambda: orphans(referenced_by=["s3_key"]), ("'s3_key'", "a str")),
+    ("orphans of a model", lambda: orphans(referenced_by=[Upload]), ("referenced_by", "columns")),
+    (
+        "orphans of a number",
+        lambda: orphans(referenced_by=[Upload.size]),
+        ("uploads.size", "BigInteger", "text"),
+    ),
+    (
+        "orphans of a decorated column",
+        lambda: orphans(referenced_by=[Sealed.s3_key]),
+        ("sealed.s3_key", "type_coerce(column, String())"),
+    ),
+    ("orphans of a literal", lambda: orphans(referenced_by=[literal("x")]), ("no table", "one table")),
+    (
+        "orphans of two tables in one",
+        lambda: orphans(referenced_by=[func.concat(Upload.s3_key, Animal.kind)]),
+        ("animals, uploads", "by itself"),
+    ),
+    ("orphans with unknown mode", lambda: orphans(mode="x"), ("mode='x'", '"marker"')),
+    ("orphans missing maybe", lambda: orphans(missing_ok="yes"), ("missing_ok='yes'", "True or False")),
+    ("the same orphans twice", lambda: purge(orphans(), orphans()), ("orphans of s3://acme/u/", "twice")),
+    ("pattern as a number", lambda: prefix(pattern=3), ("pattern=3", "glob as text")),
+    ("empty pattern", lambda: prefix(pattern=""), ("pattern=''", "it is empty")),
+    ("pattern that is not closed", lambda: prefix(pattern="[a"), ("pattern='[a'", "not closed")),
+    ("pattern the wrong way round", lambda: prefix(pattern="[9-0]"), ("pattern='[9-0]'", "wrong way round")),
+    ("pattern of half a **", lambda: prefix(pattern="a**"), ("pattern='a**'", "whole segments")),
+    ("pattern that begins with a slash", lambda: prefix(pattern="/*.log"), ("'/*.log'", "pattern='*.log'")),
+    ("size of -1", lambda: prefix(min_size=-1), ("min_size=-1", "at least 0")),
+    ("size of 1.5", lambda: prefix(max_size=1.5), ("max_size=1.5", "whole number")),
+    ("size of True", lambda: prefix(min_size=True), ("min_size=True", "whole number")),
+    ("sizes that exclude each other", lambda: prefix(min_size=6, max_size=5), ("min_size=6", "max_size=5")),
+    ("unknown class", lambda: prefix(storage_class="COLD"), ("'COLD'", "STANDARD_IA")),
+    ("class in small letters", lambda: prefix(storage_class=["standard"]), ("'standard'", "none of S3's")),
+    ("no class", lambda: prefix(storage_class=[]), ("storage_class=[]", "list of them")),
+    ("class as a number", lambda: prefix(storage_class=3), ("storage_class=3", "list of them")),
+    ("rate of 0", lambda: prefix(max_delete_rate=0), ("max_delete_rate=0", "above 0")),
+    ("negative rate", lambda: prefix(max_delete_rate=-1.0), ("max_delete_rate=-1.0", "above 0")),
+    ("endless rate", lambda: prefix(max_delete_rate=float("inf")), ("max_delete_rate=inf", "above 0")),
+    ("rate of no number", lambda: prefix(max_delete_rate=float("nan")), ("max_delete_rate=nan", "above 0")),
+    ("rate as text", lambda: prefix(max_delete_rate="5/s"), ("max_delete_rate='5/s'", "keys a second")),
+    (
+        "inventory as a path",
+        lambda: prefix(inventory="inv/manifest.json"),
+        ("'inv/manifest.json'", "s3:// URL"),
+    ),
+    (
+        "inventory of another file",
+        lambda: prefix(inventory="s3://inv/a.csv"),
+        ("'s3://inv/a.csv'", "manifest.json"),
+    ),
+    ("inventory of no folder", lambda: prefix(inventory="s3://inv/"), ("'s3://inv/'", "s3:// URL")),
+    ("inventory in no bucket", lambda: prefix(inventory="s3://I/x/"), ("'I'", "3 to 63")),
+    ("inventory as a number", lambda: prefix(inventory=3), ("inventory=3", "Inventory")),
+    (
+        "inventory of age 0",
+        lambda: Inventory("s3://inv/x/", max_age=0 * WEEK),
+        ("max_age=datetime.timedelta(0)", "positive"),
+    ),
+    (
+        "inventory of versions",
+        lambda: prefix(inventory="s3://inv/x/", mode="purge"),
+        ('mode="purge"', "day old"),
+    ),
+    (
+        "inventory of an access point",
+        lambda: S3Prefix(
+            "arn:aws:s3:eu-west-1:123456789012:accesspoint/x", "p", older_than=WEEK, inventory="s3://inv/x/"
+        ),
+        ("access point", "Name the bucket itself"),
+    ),
+    ("endpoint without a scheme", lambda: S3Endpoint(url="minio:9000"), ("'minio:9000'", "https://")),
+    (
+        "endpoint with a bucket",
+        lambda: S3Endpoint(url="http://minio/acme"),
+        ("'http://minio/acme'", "without a bucket"),
+    ),
+    ("endpoint of style path", lambda: S3Endpoint(path_style="path"), ("path_style='path'", "True or False")),  # type: ignore[arg-type]
+    ("endpoint of unclear MD5", lambda: S3Endpoint(content_md5=None), ("content_md5=None", "True or False")),  # type: ignore[arg-type]
+    ("endpoint of a named owner", lambda: S3Endpoint(owner="acme"), ("owner='acme'", "12 digits")),
     # guard
     ("guard of 0 items", lambda: Guard(max_items=0), ("max_items=0", "at least 1")),
     ("guard of -1 items", lambda: Guard(max_items=-1), ("max_items=-1", "at least 1")),
@@ -243,7 +370,7 @@ MISTAKES: list[Mistake] = [
     ("name too long", lambda: purge(name="a" * 65), ("1 to 64",)),
     ("name of another type", lambda: purge(name=None), ("None", "1 to 64")),
     ("no target", lambda: Purge("x", schedule="@daily", timeout=HOUR), ("Purge('x')", "at least one target")),
-    ("a model as target", lambda: purge(Upload), ("Upload", "Rows and S3Prefix")),
+    ("a model as target", lambda: purge(Upload), ("Upload", "Rows, S3Prefix and S3Orphans")),
     ("the same table twice", lambda: purge(rows(), rows()), ("uploads", "twice")),
     (
         "the same prefix twice",
@@ -363,6 +490,16 @@ def test_the_declarations_of_the_design_are_accepted() -> None:
         lambda: Rows(Upload, OLD, owns=S3Keys("acme", func.concat("thumbs/", Upload.s3_key))),
         lambda: Rows(Upload, OLD, may_touch=["audit"]),
         lambda: S3Prefix("acme", "", older_than=WEEK, whole_bucket=True),
+        lambda: orphans(referenced_by=Upload.s3_key, older_than=SLOWEST_UPLOAD),
+        lambda: orphans(referenced_by=[Upload.s3_key, func.concat("th/", Upload.thumb_key), Animal.kind]),
+        lambda: orphans(referenced_by=[type_coerce(Sealed.s3_key, String())]),
+        lambda: purge(orphans(), S3Prefix("acme", "u/", older_than=WEEK)),
+        lambda: prefix(pattern="**/*.[jp][ps]g", min_size=0, max_size=0, storage_class="GLACIER"),
+        lambda: prefix(storage_class=("STANDARD", "STANDARD_IA"), max_delete_rate=0.5),
+        lambda: prefix(inventory="s3://inv/to/acme/daily/", mode="marker"),
+        lambda: prefix(inventory=Inventory("s3://inv/a/manifest.json", max_age=2 * WEEK)),
+        lambda: prefix(client=S3Endpoint(url="https://minio:9000/", path_style=False, content_md5=True)),
+        lambda: S3Endpoint(owner="123456789012", region="eu-central-1"),
         lambda: S3Keys("arn:aws:s3:eu-west-1:123456789012:accesspoint/x", Upload.s3_key),
         lambda: Guard(max_fraction=1, max_items=1),
         lambda: purge(timeout=timedelta(hours=22), schedule="15 3 * * *", tz="Europe/Berlin"),

@@ -24,6 +24,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.drift import drift
 from safedelete.cli.reconcile import reconcile
 from safedelete.cli.render import render
 from safedelete.errors import ConfigError, RefusedError
@@ -383,4 +384,5 @@ def show(
 
 
 app.command()(render)
+app.command()(drift)
 app.command()(reconcile)

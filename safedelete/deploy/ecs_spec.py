@@ -55,14 +55,16 @@ Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]{
 Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[^\s]{1,255}$"), AfterValidator(_image)]
 Arn = r"^arn:aws[a-z-]*:"
-RoleArn = Annotated[str, StringConstraints(pattern=Arn + r"iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$")]
-PolicyArn = Annotated[str, StringConstraints(pattern=Arn + r"iam::(aws|[0-9]{12}):policy/[\w+=,.@/-]{1,512}$")]
-TopicArn = Annotated[str, StringConstraints(pattern=Arn + r"sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}$")]
+RoleArn = Annotated[str, StringConstraints(pattern=Arn + r"iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$")]
+PolicyArn = Annotated[
+    str, StringConstraints(pattern=Arn + r"iam::(aws|[0-9]{12}):policy/[A-Za-z0-9_+=,.@/-]+$")
+]
+TopicArn = Annotated[str, StringConstraints(pattern=Arn + r"sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$")]
 SecretArn = Annotated[
     str,
     StringConstraints(
         pattern=Arn
-        + r"(secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@:-]+|ssm:[a-z0-9-]+:[0-9]{12}:parameter/[\w./-]+)$"
+        + r"(secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9_/+=.@:-]+|ssm:[a-z0-9-]+:[0-9]{12}:parameter/[A-Za-z0-9_./-]+)$"
     ),
 ]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -105,16 +107,21 @@ class Ecs(Part):
     region: Region
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,255}$")]
     image: Image | None = None
-    command: Annotated[list[Annotated[str, StringConstraints(min_length=1)]], Field(min_length=1)] = ["safedelete"]
+    command: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1)]],
+        Field(min_length=1, default_factory=lambda: ["safedelete"]),
+    ]
     job_file: Annotated[str, StringConstraints(pattern=r"^/[^\s]*$")]
     cpu: Annotated[int, AfterValidator(_cpu)] = 256
     memory: int = 512
     architecture: Annotated[str, StringConstraints(pattern=r"^(X86_64|ARM64)$")] = "X86_64"
     subnets: Annotated[
-        list[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]], Field(min_length=1, max_length=16)
+        list[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]],
+        Field(min_length=1, max_length=16),
     ]
     security_groups: Annotated[
-        list[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]{8,17}$")]], Field(min_length=1, max_length=5)
+        list[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]{8,17}$")]],
+        Field(min_length=1, max_length=5),
     ]
     public_ip: bool = False
     stop_timeout: Annotated[int, Field(ge=2, le=120)] = 120
@@ -123,13 +130,15 @@ class Ecs(Part):
     execution_role: RoleArn | None = None
     task_role: RoleArn | None = None
     scheduler_role: RoleArn | None = None
-    policies: dict[JobName, list[PolicyArn]] = {}
-    log_group: Annotated[str, StringConstraints(pattern=r"^[\w./#-]{1,512}$")] | None = None
+    policies: dict[JobName, list[PolicyArn]] = Field(default_factory=dict)
+    log_group: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./#-]{1,512}$")] | None = None
     log_retention: Annotated[int, AfterValidator(_retention)] = 90
     topic: TopicArn | None = None
-    emails: list[Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]] = []
-    variables: dict[Variable, str] = {}
-    secrets: dict[Variable, SecretArn] = {}
+    emails: list[Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]] = Field(
+        default_factory=list
+    )
+    variables: dict[Variable, str] = Field(default_factory=dict)
+    secrets: dict[Variable, SecretArn] = Field(default_factory=dict)
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
 
     @model_validator(mode="after")
@@ -142,14 +151,20 @@ class Ecs(Part):
             )
         own = sorted(RESERVED & (self.variables.keys() | self.secrets.keys()))
         if own:
-            raise ValueError(f"{', '.join(own)} is set by the rendering; leave it out of variables and secrets")
+            raise ValueError(
+                f"{', '.join(own)} is set by the rendering; leave it out of variables and secrets"
+            )
         twice = sorted(self.variables.keys() & self.secrets.keys())
         if twice:
             raise ValueError(f"{', '.join(twice)} is in variables and in secrets")
         if self.emails and self.topic is not None:
-            raise ValueError("emails are for the topic that is made; subscribe them to the topic that is named")
+            raise ValueError(
+                "emails are for the topic that is made; subscribe them to the topic that is named"
+            )
         if self.policies and self.task_role is not None:
-            raise ValueError("policies are for the roles that are made; attach them to the task_role that is named")
+            raise ValueError(
+                "policies are for the roles that are made; attach them to the task_role that is named"
+            )
         return self
 
     @property

@@ -36,7 +36,7 @@ class Systemd(Part):
     environment_file: Absolute
     alert: Annotated[list[Absolute], Field(min_length=1)]
     user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = None
-    writable: list[Absolute] = []
+    writable: list[Absolute] = Field(default_factory=list)
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
 
 
@@ -49,7 +49,7 @@ class Prometheus(Part):
         evaluation_minutes: How often rules are evaluated, at most; the unit tests go by it.
     """
 
-    labels: dict[Word, Word] = {}
+    labels: dict[Word, Word] = Field(default_factory=dict)
     runbook: Word | None = None
     evaluation_minutes: Annotated[int, Field(ge=1, le=60)] = 1
 
@@ -84,8 +84,12 @@ class Spec(Part):
     grants: Grants = Grants()
 
 
-def read(path: Path) -> Spec:
+def read(path: Path, *, image: str | None = None) -> Spec:
     """Read and check ``safedelete.toml``.
+
+    Args:
+        path: Where it is.
+        image: Stands for ``ecs.image``; what was built last is not in the repository.
 
     Raises:
         ConfigError: It is missing, is not TOML, or has an unknown key or a value out of range; says which.
@@ -102,6 +106,8 @@ def read(path: Path) -> Spec:
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}.") from error
+    if image is not None and isinstance(found.get("ecs"), dict):
+        found["ecs"]["image"] = image
     try:
         return Spec.model_validate(found)
     except ValidationError as error:
@@ -120,7 +126,9 @@ def _said(error: ValidationError) -> str:
                 lines.append(f"{key} is missing.")
             case _ if key.startswith("ecs.secrets."):
                 # What stands there may be the secret itself.
-                lines.append(f"{key} is no ARN of a secret or parameter; a secret is named here, never written.")
+                lines.append(
+                    f"{key} is no ARN of a secret or parameter; a secret is named here, never written."
+                )
             case "value_error" if isinstance(one["input"], dict):
                 lines.append(f"{key}: {one['ctx']['error']}.")
             case "value_error":

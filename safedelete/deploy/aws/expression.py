@@ -54,7 +54,9 @@ def _translated(job: str, schedule: Schedule, pattern: Pattern) -> str:
     if any(seconds % 60 for seconds in pattern.times):
         _refuse(job, schedule, "AWS knows no seconds.", "Name whole minutes.")
     if times_of(hours, minutes) != pattern.times:
-        _refuse(job, schedule, "AWS crosses every hour with every minute, and these times are no such product.")
+        _refuse(
+            job, schedule, "AWS crosses every hour with every minute, and these times are no such product."
+        )
     dates, week = _days(job, schedule, pattern.days)
     years = "*" if pattern.years is None else _ranges(pattern.years)
     return (
@@ -74,7 +76,9 @@ def _days(job: str, schedule: Schedule, days: Days) -> tuple[str, str]:
         return "?", _week(job, schedule, days)
     if days.before_last:
         if days.dates is not None or len(days.before_last) > 1:
-            _refuse(job, schedule, "AWS takes one day counted from the end of the month, and no other beside it.")
+            _refuse(
+                job, schedule, "AWS takes one day counted from the end of the month, and no other beside it."
+            )
         [back] = days.before_last
         return f"L-{back}" if back else "L", "?"
     return "*" if days.dates is None else _listed(days.dates, range(1, 32)), "?"
@@ -139,9 +143,7 @@ def _ranges(values: Collection[int]) -> str:
             rows[-1].append(value)
         else:
             rows.append([value])
-    return ",".join(
-        f"{row[0]}-{row[-1]}" if len(row) > 2 else ",".join(map(str, row)) for row in rows
-    )
+    return ",".join(f"{row[0]}-{row[-1]}" if len(row) > 2 else ",".join(map(str, row)) for row in rows)
 
 
 def _refuse(job: str, schedule: Schedule, what: str, hint: str = _CRON) -> NoReturn:

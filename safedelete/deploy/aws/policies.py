@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from safedelete.declare import Declared, Purge, Rows, S3Prefix
+from safedelete.declare import Declared, Inventory, Purge, Rows, S3Orphans, S3Prefix
+from safedelete.declare.targets import Mode
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.files import MARK
 from safedelete.s3.remedy import statement
 
-_STATE: Final = ("s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration", "s3:GetReplicationConfiguration")
+_STATE: Final = (
+    "s3:GetBucketVersioning",
+    "s3:GetBucketObjectLockConfiguration",
+    "s3:GetReplicationConfiguration",
+)
 
 
 def roles(jobs: Sequence[Declared], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -25,7 +30,9 @@ def roles(jobs: Sequence[Declared], ecs: Ecs) -> dict[tuple[str, ...], dict[str,
         found["scheduler",] = _role(ecs, "scheduler", "scheduler.amazonaws.com", _scheduler(jobs, ecs))
     if ecs.task_role is None:
         for job in jobs:
-            role = _role(ecs, f"job-{job.name}", "ecs-tasks.amazonaws.com", task_statements(job, names.topic, ecs))
+            role = _role(
+                ecs, f"job-{job.name}", "ecs-tasks.amazonaws.com", task_statements(job, names.topic, ecs)
+            )
             if managed := ecs.policies.get(job.name):
                 role["ManagedPolicyArns"] = list(managed)
             found["job", job.name] = role
@@ -38,6 +45,8 @@ def task_statements(job: Declared, topic: str, ecs: Ecs) -> list[dict[str, Any]]
     What a function does is not known here; its permissions are the managed policies that the settings name.
     """
     found = bucket_statements(job)
+    for one in found:
+        one["Resource"] = one["Resource"].replace("arn:aws:", f"arn:{ecs.partition}:", 1)
     if ecs.variables.get("SAFEDELETE_NOTIFY", topic) == topic and "SAFEDELETE_NOTIFY" not in ecs.secrets:
         found.append({"Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic})
     if "cloudwatch" in ecs.variables.get("SAFEDELETE_METRICS", "").split(","):
@@ -56,21 +65,45 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
     """Return the S3 statements of a purge."""
     if not isinstance(job, Purge):
         return []
-    wanted: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    wanted: Wanted = defaultdict(set)
     for target in job.targets:
-        if isinstance(target, S3Prefix):
-            _want(wanted, target.bucket, target.prefix, target.mode, listed=True)
-        elif isinstance(target, Rows):
-            for keys in target.owns:
-                # The keys are in the rows; no prefix of them is known.
-                _want(wanted, keys.bucket, "", keys.mode, listed=False)
-    return [statement(sorted(actions), bucket, prefix) for (bucket, prefix), actions in sorted(wanted.items())]
+        match target:
+            case S3Prefix() | S3Orphans():
+                _want(wanted, target.bucket, target.prefix, target.mode)
+                if isinstance(target, S3Prefix) and target.inventory is not None:
+                    _want_inventory(wanted, target.inventory)
+            case Rows():
+                for keys in target.owns:
+                    # The keys are in the rows: no prefix of them is known.
+                    _want(wanted, keys.bucket, "", keys.mode)
+    return [
+        statement(sorted(actions), bucket, prefix) for (bucket, prefix, _), actions in sorted(wanted.items())
+    ]
 
 
-def _want(
-    wanted: defaultdict[tuple[str, str], set[str]], bucket: str, prefix: str, mode: str | None, *, listed: bool
-) -> None:
-    raise NotImplementedError
+Wanted: TypeAlias = "defaultdict[tuple[str, str, str], set[str]]"
+"""Actions by bucket, prefix, and what they are on; a statement is about a bucket or about its objects."""
+
+
+def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None) -> None:
+    wanted[bucket, "", "bucket"].update(_STATE)
+    objects = wanted[bucket, prefix, "objects"]
+    # Every version and marker goes by its VersionId, and is found by listing versions.
+    if mode == "purge":
+        objects.update({"s3:DeleteObjectVersion", "s3:GetObject", "s3:GetObjectVersion"})
+        wanted[bucket, prefix, "list"].add("s3:ListBucketVersions")
+        return
+    objects.update({"s3:DeleteObject", "s3:GetObject"})
+    # A HEAD names no prefix: without this an object that is gone would be answered with 403.
+    wanted[bucket, "", "bucket"].add("s3:ListBucket")
+
+
+def _want_inventory(wanted: Wanted, inventory: Inventory) -> None:
+    # The data files stand in a folder beside the dated ones that hold the manifests.
+    folder = inventory.key if inventory.newest else "".join(f"{p}/" for p in inventory.key.split("/")[:-2])
+    wanted[inventory.bucket, folder, "objects"].add("s3:GetObject")
+    if inventory.newest:
+        wanted[inventory.bucket, folder, "list"].add("s3:ListBucket")
 
 
 def _execution(ecs: Ecs) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from safedelete.declare import Declared, Job, Purge
+from safedelete.declare.sweeps import check_sweeps
 from safedelete.errors import ConfigError, SafeDeleteError
 
 
@@ -93,6 +94,10 @@ def load(path: Path) -> JobFile:
         raise ConfigError(
             f"{path}: the file declares no job.", hint="Declare a Purge(...) or a @job(...) at module level."
         )
+    try:
+        check_sweeps(jobs.values())
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", hint=error.hint) from error
     return JobFile(path, jobs)
 
 

@@ -123,9 +123,7 @@ def proofs(report: Report) -> str:
     """List what was proven."""
     rows = [[_mark(proof), proof.subject, proof.detail] for proof in report.proofs]
     table = tabulate(rows, headers=["", f"{report.job}: permission", "answer"], tablefmt="simple")
-    missing = [
-        proof.remedy for proof in report.proofs if proof.verdict is not Verdict.ALLOWED and proof.remedy
-    ]
+    missing = [proof.remedy for proof in report.proofs if proof.stops and proof.remedy]
     return table + ("\nMissing:\n" + "\n".join(f"  {m}" for m in dict.fromkeys(missing)) if missing else "")
 
 
@@ -294,7 +292,12 @@ def _tallies(tallies: Iterable[tuple[str, Tally]], kind: str) -> str:
 
 
 def _mark(proof: Proof) -> str:
-    return {Verdict.ALLOWED: "ok", Verdict.DENIED: "DENIED", Verdict.UNKNOWN: "UNKNOWN"}[proof.verdict]
+    return {
+        Verdict.ALLOWED: "ok",
+        Verdict.DENIED: "DENIED",
+        Verdict.UNKNOWN: "UNKNOWN",
+        Verdict.ADVICE: "advice",
+    }[proof.verdict]
 
 
 def _count(count: Count) -> str:

@@ -37,3 +37,25 @@ def refusal(key: str) -> str | None:
 def has_dot_segment(key: str) -> bool:
     """Whether a URL with this key in its path could be resolved to another one."""
     return any(segment in (".", "..") for segment in key.split("/"))
+
+
+def as_prefix(text: str) -> str:
+    """Return a stored prefix with its slash: "a/b" and "a/b/" are one place, and neither reaches "a/bc"."""
+    return text if text.endswith("/") else text + "/"
+
+
+def no_prefix(text: str) -> str | None:
+    """Return why a text cannot be a prefix that a row owns, or None.
+
+    What would reach a whole bucket, or would silently match nothing, is never taken for a prefix.
+    """
+    if not text.strip(" "):
+        return "the prefix is empty"
+    if text.startswith("/"):
+        return "the prefix starts with a slash, which hardly any key does"
+    return refusal(text + "/")
+
+
+def ancestors(key: str) -> list[str]:
+    """Return every prefix that a key lies below, the shortest first."""
+    return [key[: i + 1] for i, character in enumerate(key) if character == "/"]

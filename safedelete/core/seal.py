@@ -21,7 +21,8 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 from uuid import UUID
 
-from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.core.item import ObjectRef, Prefix, SealedRow
+from safedelete.core.keys import no_prefix
 from safedelete.errors import LedgerError
 
 FORMAT: Final = 1
@@ -75,13 +76,16 @@ def _document(batch: RowBatch | ObjectBatch) -> dict[str, Any]:
         raise LedgerError(
             f"The keys of one batch have {sorted(widths)} columns; a primary key has one width."
         )
-    return {
+    document = {
         "v": FORMAT,
         "kind": "rows",
         "key": [_pack([row.key[i] for row in batch.rows]) for i in range(max(widths, default=0))],
         "counts": [len(row.objects) for row in batch.rows],
         "objects": _pack_objects([ref for row in batch.rows for ref in row.objects]),
     }
+    if any(row.prefixes for row in batch.rows):
+        document["prefixes"] = [[list(prefix) for prefix in row.prefixes] for row in batch.rows]
+    return document
 
 
 def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
@@ -130,9 +134,19 @@ def _batch(document: dict[str, Any]) -> RowBatch | ObjectBatch:
     columns = [_unpack(column) for column in document["key"]]
     keys = list(zip(*columns, strict=True))
     ends = list(accumulate(document["counts"], initial=0))
+    prefixes = document.get("prefixes") or [()] * len(keys)
     return RowBatch(
-        tuple(SealedRow(key, tuple(objects[a:b])) for key, (a, b) in zip(keys, pairwise(ends), strict=True))
+        tuple(
+            SealedRow(key, tuple(objects[a:b]), tuple(_prefix(*prefix) for prefix in mine))
+            for key, (a, b), mine in zip(keys, pairwise(ends), prefixes, strict=True)
+        )
     )
+
+
+def _prefix(bucket: object, text: object) -> Prefix:
+    if not isinstance(bucket, str) or not isinstance(text, str) or no_prefix(text) is not None:
+        raise TypeError(f"{text!r} is no prefix")
+    return Prefix(bucket, text)
 
 
 def digest(fingerprint: str, as_of: datetime, checksums: Iterable[str]) -> str:

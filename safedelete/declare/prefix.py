@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from safedelete.core.glob import compile_glob
 from safedelete.declare.endpoint import S3Endpoint
 from safedelete.declare.inventory import Inventory
-from safedelete.declare.targets import Mode, check_bucket, check_mode, check_prefix
+from safedelete.declare.targets import Mode, check_bucket, check_canary, check_mode, check_prefix
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class S3Prefix:
         exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
         mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
         client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
+        require_conditional: As for ``S3Keys``; the canary is put under the prefix, or in the folder given here.
 
     Raises:
         ConfigError: An empty bucket or prefix, a leading slash by mistake, an age that is not positive, a malformed
@@ -88,8 +89,10 @@ class S3Prefix:
         exact_prefix: bool = False,
         mode: Mode | None = None,
         client: S3Client | S3Endpoint | None = None,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Prefix")
+        self.require_conditional = check_canary(require_conditional, f"S3Prefix({bucket!r}")
         self.prefix = check_prefix(
             bucket, prefix, "S3Prefix", whole_bucket=whole_bucket, exact_prefix=exact_prefix
         )

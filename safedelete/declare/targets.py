@@ -31,14 +31,21 @@ class S3Keys:
     Args:
         bucket: Bucket name, or an access point's ARN.
         columns: Columns or SQL expressions that hold one object key each; NULL means "none".
+        prefix: Column or SQL expression that holds a prefix, in whole path segments: with ``a/b`` go ``a/b/…`` and never
+            ``a/bc``. Everything below it goes with the row; a row below whose prefix something has appeared since it was
+            sealed is kept. NULL means "none"; a row whose prefix is empty, starts with a slash or is a URL is kept.
         shared: Whether several rows may name one object: it then goes with its last row. None asks the schema: a
-            unique key column means no.
+            unique key column means no, a prefix always yes, since one prefix may lie below another.
         etag: Column that holds the object's ETag (with one key column only), so that an object overwritten since is
             kept.
         size: Column that holds the object's size in bytes (with one key column only), for counting bytes.
         mode: For a versioned bucket, and needed there: ``"marker"`` hides the object behind a delete marker,
             ``"purge"`` removes every version.
         client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
+        require_conditional: Delete only where the store itself compares ETags, in both of its delete requests. The preflight
+            proves it by a canary: an object ``.safedelete-canary-<32 hex digits>``, put beside the first planned object, or in
+            the folder given here (``"canary/"``), and removed again with all of its versions. Where it cannot be proven the
+            run ends with exit code 9. Without it, an object with a known ETag is looked at right before it is deleted.
         missing_ok: Accept that most objects are gone before their rows (a lifecycle rule). Without it, a run whose sampled
             objects are mostly absent is stopped: that is what a wrong bucket looks like.
 
@@ -50,18 +57,24 @@ class S3Keys:
         self,
         bucket: str,
         *columns: KeyColumn,
+        prefix: KeyColumn | None = None,
         shared: bool | None = None,
         etag: KeyColumn | None = None,
         size: KeyColumn | None = None,
         mode: Mode | None = None,
         client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Keys")
-        if not columns:
-            raise ConfigError(f"S3Keys({bucket!r}): name at least one column that holds an object key.")
+        self.require_conditional = check_canary(require_conditional, f"S3Keys({bucket!r}")
+        if not columns and prefix is None:
+            raise ConfigError(
+                f"S3Keys({bucket!r}): name at least one column that holds an object key, or prefix=."
+            )
         self.columns = tuple(_column(c, f"S3Keys({bucket!r})") for c in columns)
-        if (etag is not None or size is not None) and len(columns) > 1:
+        self.prefix = None if prefix is None else _column(prefix, f"S3Keys({bucket!r}, prefix=...)")
+        if (etag is not None or size is not None) and len(columns) != 1:
             raise ConfigError(
                 f"S3Keys({bucket!r}): etag= and size= describe one object; {len(columns)} key columns are given.",
                 hint="Declare one S3Keys per key column: owns=[S3Keys(...), S3Keys(...)].",
@@ -152,7 +165,7 @@ class Rows:
             )
         self.owns: tuple[S3Keys, ...] = _owned(owns, where)
         for keys in self.owns:
-            extra = [column for column in (keys.etag, keys.size) if column is not None]
+            extra = [column for column in (keys.etag, keys.size, keys.prefix) if column is not None]
             foreign = _froms(self.table, [*keys.columns, *extra])
             if foreign:
                 raise ConfigError(
@@ -211,6 +224,18 @@ def check_prefix(bucket: str, prefix: object, where: str, *, whole_bucket: bool,
             hint="Leave whole_bucket out to take what is below the prefix.",
         )
     return prefix if exact_prefix or not prefix or prefix.endswith("/") else prefix + "/"
+
+
+def check_canary(wanted: object, where: str) -> bool | str:
+    """Return where a canary may be put, or whether it may, or say what is allowed."""
+    if isinstance(wanted, bool):
+        return wanted
+    if isinstance(wanted, str) and wanted.strip() and wanted.endswith("/") and not wanted.startswith("/"):
+        return wanted
+    raise ConfigError(
+        f"{where}, require_conditional={wanted!r}): must be True, False, or a folder that ends with a slash.",
+        hint='For example require_conditional="canary/".',
+    )
 
 
 def check_mode(mode: object, where: str) -> Mode | None:

@@ -5,7 +5,7 @@ transaction that holds its rows from first to last, and its steps stand in this 
 cannot be undone:
 
 1. intent: a batch with objects is marked in doubt in the ledger, committed;
-2. fence, then hold the sealed rows that still match and still name the sealed objects;
+2. fence, then hold the sealed rows that still match and still name the sealed objects; a prefix is listed again;
 3. delete the rows behind a savepoint, and hold what that touched against the plan: whatever the database refuses
    shows here, before any object is touched;
 4. the objects, each request gated by the lease's local deadline and a proof that the transaction still lives;
@@ -38,6 +38,7 @@ from safedelete.errors import (
     StalePlanError,
     StoreError,
 )
+from safedelete.phases.below import appeared
 from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
 from safedelete.phases.preflight import Cleared
 from safedelete.phases.record import name_of, place, record, sums
@@ -225,7 +226,9 @@ class _RowBatches:
         tools.lease.fence(transaction)
         held = transaction.hold(wanted)
         kept = dict(held.missing)
-        deletion = self._within_radius(transaction.delete(held.rows))
+        if self._part.owned is not None:
+            kept |= appeared(held.rows, self._part.owned)
+        deletion = self._within_radius(transaction.delete([row for row in held.rows if row.key not in kept]))
         kept |= deletion.kept
         if store is None:
             return kept, deletion, ()

@@ -49,7 +49,14 @@ def line(target: str, item: SealedRow | ObjectRef) -> Mapping[str, object]:
     if isinstance(item, ObjectRef):
         return {"target": target, **_object(item)}
     key = [part if isinstance(part, (int, str)) else str(part) for part in item.key]
-    return {"target": target, "key": key, "objects": [_object(ref) for ref in item.objects]}
+    found: dict[str, object] = {
+        "target": target,
+        "key": key,
+        "objects": [_object(ref) for ref in item.objects],
+    }
+    if item.prefixes:
+        found["prefixes"] = [f"s3://{prefix.bucket}/{prefix.text}" for prefix in item.prefixes]
+    return found
 
 
 def _object(ref: ObjectRef) -> dict[str, object]:

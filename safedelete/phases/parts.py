@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from safedelete.core.plan import Cascade, TargetPlan
+from safedelete.phases.below import OwningRows
+from safedelete.ports import ObjectReader, ObjectTarget, OwnedReader, Prober, References, RowReader, RowTarget
 from safedelete.ports import ObjectStore as Store
-from safedelete.ports import ObjectTarget, Prober, References, RowTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class RowPart:
         probers: What proves the permissions it needs.
         may_touch: Tables that triggers may write to.
         missing_ok: Whether most objects may be gone before their rows.
+        owned: Reads the buckets of owned objects; None where rows own none.
         sharing: The purge's other tables whose rows name objects in the same buckets.
     """
 
@@ -30,6 +32,12 @@ class RowPart:
     may_touch: frozenset[str] = frozenset()
     sharing: tuple[RowTarget, ...] = ()
     missing_ok: bool = False
+    owned: OwnedReader | None = None
+
+    @property
+    def reader(self) -> RowReader:
+        """The table for planning, with what only the store can say of its rows' objects."""
+        return self.target if self.owned is None else OwningRows(self.target, self.owned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,11 @@ class ObjectPart:
     target: ObjectTarget
     probers: tuple[Prober, ...] = ()
     references: References | None = None
+
+    @property
+    def reader(self) -> ObjectReader:
+        """The prefix for planning."""
+        return self.target
 
 
 Part: TypeAlias = RowPart | ObjectPart

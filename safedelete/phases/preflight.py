@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.core.item import ObjectRef, SealedRow, within
 from safedelete.core.plan import Plan
 from safedelete.core.seal import RowBatch
 from safedelete.errors import PreflightError
@@ -172,14 +172,23 @@ def require_objects(parts: Sequence[Part], batches: Iterable[StoredBatch]) -> No
         if stored.ref.target not in wanted or not isinstance(part, RowPart) or part.store is None:
             continue
         assert isinstance(stored.items, RowBatch)
-        refs = [ref for row in stored.items.rows for ref in row.objects][:SAMPLE]
-        if len(refs) < FEWEST:
+        rows = stored.items.rows
+        refs = [ref for row in rows for ref in row.objects if not within(ref, row.prefixes)][:SAMPLE]
+        # Below a prefix the listing that sealed it has looked; where it found nothing, there was nothing.
+        prefixes = [
+            any(within(ref, [prefix]) for ref in row.objects) for row in rows for prefix in row.prefixes
+        ]
+        sampled = len(refs) + len(prefixes)
+        if sampled < FEWEST:
             continue
         wanted.discard(stored.ref.target)
-        there = Counter(part.store.presence(refs).values())
-        if there[Presence.PRESENT] * 2 < len(refs):
+        there = Counter(part.store.presence(refs).values()) if refs else Counter[Presence]()
+        present = there[Presence.PRESENT] + sum(prefixes)
+        if present * 2 < sampled:
             unknown = there[Presence.UNKNOWN]
-            what = f"{there[Presence.PRESENT]} of {len(refs)} sampled objects that rows of {part.target.name} name are there"
+            kind = "objects" if not prefixes else "prefixes" if not refs else "objects and prefixes"
+            verb = "there" if not prefixes else "there, or have something below them"
+            what = f"{present} of {sampled} sampled {kind} that rows of {part.target.name} name are {verb}"
             raise PreflightError(
                 f"Preflight: only {what}" + (f", and {unknown} could not be asked for." if unknown else "."),
                 unknown=[f"the objects of {part.target.name}"] if unknown else [],

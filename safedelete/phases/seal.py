@@ -128,7 +128,7 @@ def _scan(plan: Plan, part: Part) -> Iterator[RowBatch | ObjectBatch]:
             yield ObjectBatch(refs)
         return
     size = OBJECTS_A_BATCH if part.target.owns_objects else ROWS_A_BATCH
-    for rows in part.target.scan(plan.as_of, batch=size, portion=plan.portion):
+    for rows in part.reader.scan(plan.as_of, batch=size, portion=plan.portion):
         yield RowBatch(rows)
 
 

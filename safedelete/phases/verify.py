@@ -11,11 +11,12 @@ from typing import Final
 
 import structlog
 
-from safedelete.core.item import Key, ObjectRef
+from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch
-from safedelete.errors import UnfitKeysError
+from safedelete.errors import StoreError, UnfitKeysError
+from safedelete.phases.below import left_below
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
 from safedelete.phases.record import record
 from safedelete.phases.verdicts import lost_to_a_row, proven
@@ -154,7 +155,10 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
     }
     # A row that was gone before the run came is no reason to expect its objects gone.
     mine = {i: rows[i].objects for i in gone if i not in found and i not in stored.outcomes}
-    return found if part.store is None else found | _owned_left(mine, part, part.store)
+    if part.store is None:
+        return found
+    found |= _owned_left(mine, part, part.store)
+    return found | _below_left({i: rows[i] for i in mine if i not in found}, part)
 
 
 def _owned_left(
@@ -182,6 +186,28 @@ def _owned_left(
         if seen.get(ref) is Presence.ABSENT
     }
     return _objects_left(owned, left) | lost
+
+
+def _below_left(rows: Mapping[int, SealedRow], part: RowPart) -> dict[int, ItemOutcome]:
+    """Look below the prefixes of rows that are gone: what has come there since belongs to no row, unless another owns it."""
+    if part.owned is None or not any(row.prefixes for row in rows.values()):
+        return {}
+    try:
+        left = left_below(rows, part.owned)
+    except StoreError as error:
+        unseen = ItemOutcome(Outcome.UNKNOWN, "unseen", f"what is left below could not be listed: {error}")
+        return {index: unseen for index, row in rows.items() if row.prefixes}
+    refs = _refs(left)
+    named = frozenset(part.target.named(refs)) if refs else frozenset[ObjectRef]()
+    for other in part.sharing if refs else ():
+        named |= frozenset(other.named(refs))
+    found: dict[int, ItemOutcome] = {}
+    for index, mine in left.items():
+        alone = [f"s3://{ref.bucket}/{ref.key}" for ref in mine if ref not in named]
+        if alone:
+            said = f"{alone[0]} lies below the prefix of a row that is gone ({len(alone)} object(s) do)"
+            found[index] = ItemOutcome(Outcome.FAILED, RESIDUE, said)
+    return found
 
 
 def _refs(objects: Mapping[int, Sequence[ObjectRef]]) -> list[ObjectRef]:

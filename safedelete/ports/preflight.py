@@ -17,6 +17,8 @@ class Verdict(StrEnum):
     ALLOWED = "allowed"
     DENIED = "denied"
     UNKNOWN = "unknown"
+    ADVICE = "advice"
+    """Said beside the proofs; stops nothing and permits nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Proof:
 
     Attributes:
         subject: What it is about: ``DELETE on uploads``, ``s3:DeleteObject on s3://acme/tmp/``.
-        verdict: Allowed, denied or unknown.
+        verdict: Allowed, denied or unknown; or advice, which is no proof.
         detail: The store's own words.
         remedy: The GRANT or policy statement that is missing.
     """
@@ -34,6 +36,11 @@ class Proof:
     verdict: Verdict
     detail: str = ""
     remedy: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether a run stops for it."""
+        return self.verdict in (Verdict.DENIED, Verdict.UNKNOWN)
 
 
 class Prober(Protocol):

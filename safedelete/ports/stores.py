@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.item import Key, ObjectRef, Prefix, SealedRow
 from safedelete.core.outcome import ItemOutcome
 from safedelete.core.plan import TargetPlan
 from safedelete.ports.clock import Gate
@@ -46,6 +46,26 @@ class RowReader(Protocol):
         Pages by key, one short transaction a page: no snapshot stays open, and memory is one page. With a portion,
         yields the oldest that many rows.
         """
+
+
+class OwnedReader(Protocol):
+    """The buckets that rows own objects in, for planning and for a last look. Reads only."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether rows own prefixes, so that their objects are found by listing."""
+
+    def below(
+        self, prefixes: Sequence[Prefix], *, most: int
+    ) -> Mapping[Prefix, tuple[ObjectRef, ...] | None]:
+        """List what lies below each prefix now, with ETag or version and size; None where that is more than ``most``.
+
+        All versions of one key stand together, oldest first. A listing that fails raises StoreError: it is never an
+        empty one.
+        """
+
+    def notes(self) -> Sequence[str]:
+        """Return what a plan should say about the buckets."""
 
 
 class ObjectReader(Protocol):

@@ -140,7 +140,7 @@ class PurgeContext:
             last = None
         made = make_plan(
             self.job,
-            [part.target for part in self.parts],
+            [part.reader for part in self.parts],
             as_of=now,
             fingerprint=self.fingerprint,
             portion=self.portion,

@@ -19,7 +19,7 @@ from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
-from safedelete.ports import Lease, RunChange, RunRecord, Verdict
+from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, verdict
 from safedelete.runner.items import failed_items
@@ -38,7 +38,7 @@ def plan(ctx: PurgeContext, *, with_proofs: bool = False) -> Report:
     decision = ctx.decide(made)
     proofs = ctx.prove(made) if with_proofs else ()
     code = ExitCode.DONE if isinstance(decision, Approved) else ExitCode.REFUSED
-    if code is ExitCode.DONE and any(proof.verdict is not Verdict.ALLOWED for proof in proofs):
+    if code is ExitCode.DONE and any(proof.stops for proof in proofs):
         code = ExitCode.PREFLIGHT
     ctx.list_items(made)
     past = ctx.recent()
@@ -246,7 +246,10 @@ def _stoppable(check: Callable[[], None], *, afterwards: bool = True) -> Iterato
 
 def _lay_aside(ctx: PurgeContext, run: str, made: Plan, decision: Decision, otherwise: RunState) -> Report:
     """Seal a plan that is not executed now, because it was refused or is to be reviewed."""
-    uncounted = any(isinstance(target.items, Unknown) or target.objections for target in made.targets)
+    uncounted = any(
+        isinstance(target.items, Unknown) or isinstance(target.objects, Unknown) or target.objections
+        for target in made.targets
+    )
     if isinstance(decision, Refused) and (uncounted or any(f.code == TOO_MANY for f in decision.findings)):
         return _not_sealed(ctx, run, _unsealed(ctx, run, decision))
     try:

@@ -102,16 +102,21 @@ class Connection:
             read_timeout=10,
             retries={"total_max_attempts": 3, "mode": "standard"},
         )
+        client: STSClient = self.client_for("sts", config)
+        return client
+
+    def client_for(self, service: Literal["sts", "iam"], config: Config) -> Any:
+        """Return a client of another service with the same credentials; sends nothing."""
         region = self.region if self.region and self.region != "aws-global" else "us-east-1"
         if self.session is not None:
-            return self.session.client("sts", region_name=region, config=config)
+            return self.session.client(service, region_name=region, config=config)
         # A declared client carries its credentials but not the session they came from.
         credentials: Any = getattr(self.reader, "_get_credentials", lambda: None)()
         if credentials is None:
             raise NoCredentialsError
         frozen = credentials.get_frozen_credentials()
         return boto3.session.Session().client(
-            "sts",
+            service,
             region_name=region,
             aws_access_key_id=frozen.access_key,
             aws_secret_access_key=frozen.secret_key,

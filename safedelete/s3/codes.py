@@ -22,8 +22,12 @@ from botocore.parsers import ResponseParserError
 
 from safedelete.errors import StoreError
 
-SDK_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError)
-"""Everything boto3 raises for a request that failed, was not understood, or was never sent."""
+SDK_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError, RecursionError)
+"""Everything boto3 raises for a request that failed, was not understood, or was never sent.
+
+An endpoint that answers all requests with a redirect makes it ask for the bucket's region in a circle, until it runs out of
+stack.
+"""
 
 NOT_SENT: Final = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
 """Raised before anything goes on the wire."""
@@ -118,7 +122,8 @@ def code_of(error: Exception) -> str:
         body: Any = error.response.get("Error") or {}
         code = body.get("Code")
         return str(code) if code else str(status_of(error) or "ClientError")
-    return type(error).__name__
+    # The HTTP layer wraps it where it runs out of stack in there.
+    return "RecursionError" if "recursion depth" in str(error) else type(error).__name__
 
 
 def detail_of(error: Exception) -> str:
@@ -147,6 +152,7 @@ _HINTS: Final = {
     "PartialCredentialsError": "Both the access key and the secret key are needed.",
     "EndpointConnectionError": "Check AWS_ENDPOINT_URL and that the store is up and reachable from here.",
     "ConnectTimeoutError": "Check AWS_ENDPOINT_URL and that the store is up and reachable from here.",
+    "RecursionError": "Every request is redirected: check AWS_ENDPOINT_URL, and set AWS_REGION to the bucket's own.",
     "ResponseParserError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
 }
 

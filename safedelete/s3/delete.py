@@ -112,19 +112,16 @@ def delete_objects(
     for ref in refs:
         by_identity.setdefault((ref.key, ref.version or None), []).append(ref)
     entries: dict[Identity, Entry] = {}
+    unclear = contradictory(refs)
     for identity, same in by_identity.items():
-        etags = {quoted(ref.etag) for ref in same if ref.etag}
         why = refusal(identity[0])
         if why is not None:
             account.outcomes[identity] = ItemOutcome(Outcome.FAILED, "refused", why)
-        elif len(etags) > 1:
-            account.outcomes[identity] = ItemOutcome(
-                Outcome.FAILED,
-                "two-etags",
-                f"sealed with {len(etags)} ETags, so it is not known which is meant",
-            )
+        elif same[0] in unclear:
+            account.outcomes[identity] = unclear[same[0]]
         else:
-            entries[identity] = Entry(*identity, next(iter(etags), None))
+            etags = (quoted(ref.etag) for ref in same if ref.etag)
+            entries[identity] = Entry(*identity, next(etags, None))
     last = dict(entries.keys())  # of each key the version given last
     several = Counter(key for key, _ in entries)
     current = [e for e in entries.values() if several[e.key] > 1 and last[e.key] == e.version]
@@ -132,6 +129,25 @@ def delete_objects(
     if current:
         account.delete(list(_unless_kept(current, account.outcomes)))
     return {ref: account.outcomes[identity] for identity, same in by_identity.items() for ref in same}
+
+
+def contradictory(refs: Iterable[ObjectRef]) -> dict[ObjectRef, ItemOutcome]:
+    """Return the outcome of objects that are named with different ETags: it is not known which is meant, so none goes."""
+    named: dict[tuple[str, str, str | None], dict[str, list[ObjectRef]]] = {}
+    loose: dict[tuple[str, str, str | None], list[ObjectRef]] = {}
+    for ref in refs:
+        identity = (ref.bucket, ref.key, ref.version or None)
+        if ref.etag:
+            named.setdefault(identity, {}).setdefault(quoted(ref.etag), []).append(ref)
+        else:
+            loose.setdefault(identity, []).append(ref)
+    found: dict[ObjectRef, ItemOutcome] = {}
+    for identity, etags in named.items():
+        if len(etags) > 1:
+            said = f"sealed with {len(etags)} ETags, so it is not known which is meant"
+            mine = [ref for same in etags.values() for ref in same] + loose.get(identity, [])
+            found |= dict.fromkeys(mine, ItemOutcome(Outcome.FAILED, "two-etags", said))
+    return found
 
 
 def quoted(etag: str) -> str:

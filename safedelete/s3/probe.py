@@ -21,6 +21,7 @@ from safedelete.core.plan import Unknown
 from safedelete.declare.targets import Mode
 from safedelete.errors import ConfigError, StoreError
 from safedelete.ports import Proof, Verdict
+from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection
 from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
 from safedelete.s3.keys import parent, refusal
@@ -74,6 +75,7 @@ class S3Prober:
         modes: The declared mode of each bucket that the purge deletes from.
         prefixes: (bucket, prefix) of each prefix target: must be listable, and is probed even when nothing is eligible.
         workers: Requests at a time.
+        conditions: Of which buckets conditional deletes are demanded; None for none.
     """
 
     def __init__(
@@ -83,11 +85,13 @@ class S3Prober:
         modes: Mapping[str, Mode | None],
         prefixes: Sequence[tuple[str, str]] = (),
         workers: int = 8,
+        conditions: Conditions | None = None,
     ) -> None:
         self._connection = connection
         self._modes = dict(modes)
         self._prefixes = tuple(prefixes)
         self._workers = workers
+        self._conditions = conditions or Conditions()
 
     def probe(self, as_of: datetime, sample: Sequence[ObjectRef]) -> Sequence[Proof]:
         """Prove each permission. Writes no data; a delete marker that a store makes for a probe is removed again.
@@ -106,8 +110,9 @@ class S3Prober:
             proofs += self._bucket(bucket, refs, prefixes)
         return proofs
 
-    def blind_spots(self) -> tuple[str, ...]:
-        """Return what these probes cannot see, for the plan's notes."""
+    @staticmethod
+    def blind_spots() -> tuple[str, ...]:
+        """Return what these probes cannot see."""
         return (
             "the probe does not see policies that depend on an object's tags (s3:ExistingObjectTag)",
             "the probe does not see locks and holds of single objects",
@@ -131,6 +136,10 @@ class S3Prober:
         groups, beyond = _groups(bucket, refs, prefixes)
         if groups:
             proofs += self._deleting(state, groups, refs, prefixes, beyond)
+        # Nothing is put where something else already stands in the way.
+        if groups and bucket in self._conditions.demanded and not any(proof.stops for proof in proofs):
+            mode = self._modes.get(bucket)
+            proofs.append(self._conditions.proof(self._connection, state, mode, groups[0].folder))
         return proofs
 
     def _deleting(

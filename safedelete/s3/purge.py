@@ -42,6 +42,9 @@ def purge_keys(
     """
     versions: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     outcomes: dict[ObjectRef, ItemOutcome] = {}
+    by_key: dict[str, list[ObjectRef]] = {}
+    for ref in refs:
+        by_key.setdefault(ref.key, []).append(ref)
     for ref in refs:
         try:
             found = versions_of(client, bucket, [ref.key])[ref.key]
@@ -52,7 +55,7 @@ def purge_keys(
             continue
         if not found:
             outcomes[ref] = GONE
-        elif is_another(ref, found[-1]):
+        elif any(is_another(same, found[-1]) for same in by_key[ref.key]):
             outcomes[ref] = OVERWRITTEN
         else:
             versions[ref] = found

@@ -16,7 +16,7 @@ from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, Effort, delete_objects, quoted
+from safedelete.s3.delete import OVERWRITTEN, Effort, contradictory, delete_objects, quoted
 from safedelete.s3.listing import written
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
@@ -39,8 +39,10 @@ class S3ObjectStore:
         connection: The endpoint.
         clock: What waits.
         modes: The declared mode of each bucket; None, or a bucket left out, for an unversioned one.
-        conditional: Buckets whose endpoint has been proven to honour a condition on ETag in both delete requests. For
-            every other bucket an object with a known ETag is looked at again right before it is deleted.
+        conditional: Buckets whose endpoint has been proven to honour a condition on ETag in both delete requests; asked at
+            each delete, so that it may fill while a preflight proves them. For every other bucket an object with a known
+            ETag is looked at again right before it is deleted.
+        demanded: Buckets from which nothing is deleted before that is proven.
         max_delete_rate: Keys a second.
         effort: How hard a delete tries.
         workers: HEADs at a time.
@@ -57,6 +59,7 @@ class S3ObjectStore:
         clock: Clock,
         modes: Mapping[str, Mode | None] | None = None,
         conditional: Collection[str] = (),
+        demanded: Collection[str] = (),
         max_delete_rate: float = DEFAULT_RATE,
         effort: Effort | None = None,
         workers: int = 8,
@@ -66,7 +69,8 @@ class S3ObjectStore:
         self._connection = connection
         self._clock = clock
         self._modes = dict(modes or {})
-        self._conditional = frozenset(conditional)
+        self._conditional = conditional
+        self._demanded = demanded
         self._pace = Pace(max_delete_rate, clock)
         self._effort = effort or Effort()
         self._lookup = Lookup(connection.reader, workers=workers)
@@ -76,8 +80,9 @@ class S3ObjectStore:
 
     def delete(self, refs: Sequence[ObjectRef], *, gate: Gate) -> Mapping[ObjectRef, ItemOutcome]:
         """Delete exactly these objects. Deletes; idempotent; see :class:`safedelete.ports.ObjectStore`."""
-        outcomes: dict[ObjectRef, ItemOutcome] = {}
-        for bucket, members in _by_bucket(refs).items():
+        # Before any of them is looked at: the one whose ETag holds would go, and the rows of the others lose their object.
+        outcomes = contradictory(refs)
+        for bucket, members in _by_bucket([ref for ref in refs if ref not in outcomes]).items():
             outcomes |= self._delete(bucket, members, gate)
         return {ref: outcomes[ref] for ref in refs}
 
@@ -114,6 +119,11 @@ class S3ObjectStore:
         also = "" if self._min_age is None else ", and its age as well"
         if bucket in self._conditional:
             return f"{bucket}: each ETag is compared by a look right before the delete{also}, and by the store itself (proven)"
+        if bucket in self._demanded:
+            return (
+                f"{bucket}: require_conditional: before the first delete a canary proves that the store itself compares "
+                "ETags, so that an object overwritten since is kept; else nothing is deleted"
+            )
         return (
             f"{bucket}: ETags are sent with each delete and compared by a look right before it{also}; that the store "
             "compares them too is not proven, which leaves a moment between the look and the delete"
@@ -182,10 +192,12 @@ class S3ObjectStore:
         if self._always_look or bucket not in self._conditional:
             since = self._since()
             watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
-            for ref, sight in self._see(bucket, watched, Presence.PRESENT).items():
-                outcome = _before(ref, sight, since)
-                if outcome is not None:
-                    outcomes[ref] = outcome
+            seen = self._see(bucket, watched, Presence.PRESENT)
+            before = {
+                ref.key: outcome for ref, sight in seen.items() if (outcome := _before(ref, sight, since))
+            }
+            # Of all that name it: a row that does not know its ETag must not take it from one that does.
+            outcomes = {ref: before[ref.key] for ref in refs if ref.version is None and ref.key in before}
         outcomes |= delete_objects(
             self._connection.deleter,
             bucket,

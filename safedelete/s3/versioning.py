@@ -21,6 +21,9 @@ from safedelete.s3.listing import ListedVersion, by_key, list_versions
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
+NO_RETENTION: Final = "no default retention"
+"""How a bucket's lock is described under which an object is kept only where it is locked by itself."""
+
 Versioning: TypeAlias = Literal["off", "enabled", "suspended"]
 
 
@@ -205,6 +208,6 @@ def _lock_words(configuration: Mapping[str, Any]) -> str:
         return ""
     default: Mapping[str, Any] = (configuration.get("Rule") or {}).get("DefaultRetention") or {}
     if not default:
-        return "no default retention"
+        return NO_RETENTION
     length = f"{default['Days']} days" if default.get("Days") else f"{default.get('Years')} years"
     return f"{default.get('Mode')} for {length} by default"

@@ -95,10 +95,10 @@ class SqlRowTransaction:
                     missing[key] = self._blocked[key]
                 elif key in self._blocked:
                     held.append(row)  # refused already; delete() names it, before any object is touched
-                elif key in found and self.target.owned.same(row.objects, found[key]):
+                elif key in found and self.target.owned.same(row, found[key]):
                     held.append(row)
                 elif key in found:
-                    missing[key], names[key] = _RENAMED, found[key].pairs()
+                    missing[key], names[key] = _RENAMED, found[key].among(row.objects)
             rest = [row for key, row in sealed.items() if key not in found and key not in self._blocked]
             self._classify(rest, missing, names)
             self._held = {row.key: row for row in held}
@@ -139,9 +139,7 @@ class SqlRowTransaction:
                 if key in before and before[key][0]:
                     erased.deleted.add(key)
                     erased.named[key] = before[key][1]
-            fresh = {
-                k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k].objects, n)
-            }
+            fresh = {k: n for k, n in erased.named.items() if not self.target.owned.same(sealed[k], n)}
             if not fresh:
                 self._blocked = dict(erased.refused)
                 self._deleted = set(erased.deleted)
@@ -176,10 +174,10 @@ class SqlRowTransaction:
                 missing[row.key] = GONE
                 continue
             still, named = there[row.key]
-            names[row.key] = named.pairs()
+            names[row.key] = named.among(row.objects)
             if not still:
                 missing[row.key] = _NO_MATCH
-            elif not self.target.owned.same(row.objects, named):
+            elif not self.target.owned.same(row, named):
                 missing[row.key] = _RENAMED
             else:
                 missing[row.key] = _BUSY

@@ -64,7 +64,7 @@ def _owned(keys: S3Keys) -> Mapping[str, Any]:
         "etag": None if keys.etag is None else _expression(keys.etag),
         "size": None if keys.size is None else _expression(keys.size),
         "mode": keys.mode,
-    }
+    } | ({} if keys.prefix is None else {"prefix": _expression(keys.prefix)})
 
 
 def _expression(expression: ColumnElement[Any]) -> Mapping[str, Any]:

@@ -70,7 +70,10 @@ class SqlRows:
         """Whether several rows may name one object: as declared, else unless the schema rules it out. Reads only."""
         for keys in self.rows.owns:
             if keys.shared is None:
-                if not all(self.schema.is_unique(c) for c in keys.columns) or len(self.owned.spots) > 1:
+                # A unique prefix may still lie below another one.
+                if keys.prefix is not None or len(self.owned.spots) > 1:
+                    return True
+                if not all(self.schema.is_unique(c) for c in keys.columns):
                     return True
             elif keys.shared:
                 return True
@@ -139,7 +142,7 @@ class SqlRows:
             self.database.reading(connection),
         ):
             rows = connection.execute(statement).all()
-        return [ref for row in rows for ref in self.owned.read(row).objects or ()]
+        return [ref for row in rows for ref in self.owned.read(row).examples()]
 
     def begin(self, as_of: datetime) -> SqlRowTransaction:
         """Open a batch's transaction, with its own statement, lock and idle timeouts.
@@ -262,4 +265,4 @@ class SqlRows:
             if named.objects is None:
                 self.left_out += 1
             else:
-                yield SealedRow(self.keys.read(row), named.objects)
+                yield SealedRow(self.keys.read(row), named.objects, named.prefixes)

@@ -155,7 +155,7 @@ def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
 
 
 def _columns_of(keys: Any) -> list[ColumnElement[Any]]:
-    return [*keys.columns, *(c for c in (keys.etag, keys.size) if c is not None)]
+    return [*keys.columns, *(c for c in (keys.prefix, keys.etag, keys.size) if c is not None)]
 
 
 class _Reader:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, literal, or_, select, union
 from sqlalchemy.exc import SQLAlchemyError
 
 from safedelete.core.plan import AgeProfile, Cascade, Count, TargetPlan, Unknown
@@ -78,7 +78,7 @@ class Survey:
             first=sample[0] if sample else "",
             last=self._last(),
             sample=tuple(sample),
-            notes=(*self.notes, *self._unindexed_keys()),
+            notes=(*self.notes, *self._strange_keys(), *self._unindexed_keys()),
         )
 
     def _unindexed_keys(self) -> Iterator[str]:
@@ -87,7 +87,7 @@ class Survey:
             return
         schema = self.target.schema
         for keys in self.rows.owns:
-            for column in keys.columns:
+            for column in (*keys.columns, *([] if keys.prefix is None else [keys.prefix])):
                 name = getattr(column, "name", None)
                 if name is not None and not schema.has_index(schema.table, [str(name)]):
                     yield (
@@ -146,6 +146,18 @@ class Survey:
                 "longer than 1,024 bytes, or one that no request can delete safely, and so names no row or object."
             )
         return items
+
+    def _strange_keys(self) -> Iterator[str]:
+        """Tell of values in key columns that name no object, by kind."""
+        said = self.target.owned.strange(self.target.database.backend.name)
+        if not said:
+            return
+        sums = [func.sum(case((clause, 1), else_=0)) for _, clause in said]
+        row = self._row(select(*sums).select_from(self.rows.table).where(self.rows.predicate))
+        if isinstance(row, Unknown):
+            yield f"How many keys name no object is {row}."
+            return
+        yield from (f"{int(n):,} matching row(s) {end}." for (end, _), n in zip(said, row, strict=True) if n)
 
     def _narrow(self, portion: int) -> None:
         if self.target.time_column is None:
@@ -221,7 +233,8 @@ class Survey:
 
     def _objects(self) -> tuple[Count, Count | None, Count]:
         """Count objects, their bytes, and those with a known ETag."""
-        spots = self.target.owned.spots
+        # What lies below a prefix only a listing can count.
+        spots = [s for s in self.target.owned.spots if not s.prefix]
         if not spots:
             return 0, None, 0
         shared = self.target.shared
@@ -311,8 +324,9 @@ class Survey:
         for row in found:
             key = ", ".join(f"{n}={predicate.show(v)}" for n, v in zip(keys.names, row, strict=False))
             extra = [] if time is None else [f"{getattr(time, 'name', 'time')}={predicate.show(row[-1])}"]
-            named = owned.read(row[len(keys) :]).objects or ()
-            extra += [f"s3://{ref.bucket}/{ref.key}" for ref in named]
+            named = owned.read(row[len(keys) :])
+            extra += [f"s3://{ref.bucket}/{ref.key}" for ref in named.objects or ()]
+            extra += [f"s3://{prefix.bucket}/{prefix.text}…" for prefix in named.prefixes]
             lines.append(f"{key} ({', '.join(extra)})" if extra else key)
         return lines
 

@@ -21,7 +21,10 @@ from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.s3.advice import S3Adviser
+from safedelete.s3.below import OwnedObjectsReader
 from safedelete.s3.buckets import Buckets
+from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection, connect
 from safedelete.s3.orphans import OrphanTarget
 from safedelete.s3.pace import DEFAULT_RATE
@@ -193,13 +196,15 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         return connections[id(client)]
 
     parts: list[Part] = []
+    # One for the whole purge, so that one canary a bucket is enough; and for this run only.
+    conditions = Conditions()
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(target, reach(target.client), clock))
+            parts.append(_prefix_part(target, reach(target.client), clock, conditions))
         elif isinstance(target, S3Orphans):
             parts.append(_orphan_part(target, database, reach(target.client), clock))
         else:
-            parts.append(_row_part(target, database, reach, clock))
+            parts.append(_row_part(target, database, reach, clock, conditions))
     return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
 
 
@@ -237,18 +242,25 @@ def _acquainted(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _prefix_part(target: S3Prefix, connection: Connection, clock: SystemClock) -> ObjectPart:
+def _prefix_part(
+    target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
+) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
+    conditions.demand(target.bucket, target.require_conditional)
     store = S3ObjectStore(
         connection,
         clock=clock,
         modes=modes,
+        conditional=conditions.proven,
+        demanded=conditions.demanded,
         max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
         min_age=target.older_than,
         always_look=target.inventory is not None,
     )
-    prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
-    return ObjectPart(PrefixTarget(target, connection, store), (prober,))
+    prefixes = [(target.bucket, target.prefix)]
+    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
+    adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
+    return ObjectPart(PrefixTarget(target, connection, store), (prober, adviser))
 
 
 def _orphan_part(
@@ -256,27 +268,40 @@ def _orphan_part(
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
     store = S3ObjectStore(connection, clock=clock, modes=modes)
-    prober = S3Prober(connection, modes=modes, prefixes=[(target.bucket, target.prefix)])
+    prefixes = [(target.bucket, target.prefix)]
+    prober = S3Prober(connection, modes=modes, prefixes=prefixes)
+    adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
     references = SqlReferences(target.columns, database, target.bucket, target.prefix)
     return ObjectPart(
         OrphanTarget(target, references, connection, store),
-        (ReferenceProber(references), prober),
+        (ReferenceProber(references), prober, adviser),
         references,
     )
 
 
 def _row_part(
-    target: Rows, database: Database, reach: Callable[[object], Connection], clock: SystemClock
+    target: Rows,
+    database: Database,
+    reach: Callable[[object], Connection],
+    clock: SystemClock,
+    conditions: Conditions,
 ) -> RowPart:
     stores: dict[str, ObjectStore] = {}
     probers: list[Prober] = []
+    owned: dict[str, tuple[Connection, Mode | None, S3ObjectStore]] = {}
     for keys in target.owns:
+        conditions.demand(keys.bucket, keys.require_conditional)
         if keys.bucket in stores:
             continue
         modes: dict[str, Mode | None] = {keys.bucket: keys.mode}
         connection = reach(keys.client)
-        stores[keys.bucket] = S3ObjectStore(connection, clock=clock, modes=modes)
-        probers.append(S3Prober(connection, modes=modes))
+        store = S3ObjectStore(
+            connection, clock=clock, modes=modes, conditional=conditions.proven, demanded=conditions.demanded
+        )
+        stores[keys.bucket] = store
+        owned[keys.bucket] = (connection, keys.mode, store)
+        probers.append(S3Prober(connection, modes=modes, conditions=conditions))
+        probers.append(S3Adviser(connection, modes=modes))
     rows = SqlRows(target, database)
     return RowPart(
         rows,
@@ -284,4 +309,7 @@ def _row_part(
         (SqlProber(rows), *probers),
         frozenset(target.may_touch),
         missing_ok=any(keys.missing_ok for keys in target.owns),
+        owned=OwnedObjectsReader(owned, lists=any(keys.prefix is not None for keys in target.owns))
+        if owned
+        else None,
     )

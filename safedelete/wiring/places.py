@@ -32,13 +32,17 @@ Columns = tuple[ColumnElement[Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Columns that name objects of one bucket; without a prefix it is derived from their keys."""
+    """Columns that name objects of one bucket; without a prefix it is derived from their keys.
+
+    With ``folders``, rows also own whole prefixes there, so that a key which no column names may still be owned.
+    """
 
     bucket: str
     client: object
     columns: Columns
     prefix: str | None
     age: timedelta
+    folders: bool = False
 
 
 def reconcile(
@@ -70,6 +74,10 @@ def reconcile(
     with opened(Settings.read(), purge) as (database, _):
         found: list[Reconciled] = []
         for side in sides:
+            if any(other.folders for other in known if other.bucket == side.bucket):
+                below = "rows own whole prefixes of this bucket (S3Keys(prefix=)), which a comparison of keys does not see"
+                found.append(Reconciled(purge.name, f"s3://{side.bucket}/", unchecked=below))
+                continue
             columns = side.columns if side.prefix is not None else _of_bucket(known, side.bucket)
             for prefix in _prefixes(side, database, prefixes):
                 if prefix is None:
@@ -93,16 +101,16 @@ def reconcile(
 
 
 def _sides(purge: Purge) -> Iterator[_Side]:
-    owned: dict[str, tuple[object, Columns]] = {}
+    owned: dict[str, tuple[object, Columns, bool]] = {}
     for target in purge.targets:
         if isinstance(target, S3Orphans):
             yield _Side(target.bucket, target.client, target.columns, target.prefix, target.older_than)
         elif isinstance(target, Rows):
             for keys in target.owns:
-                client, columns = owned.get(keys.bucket, (keys.client, ()))
-                owned[keys.bucket] = (client, columns + keys.columns)
-    for bucket, (client, columns) in owned.items():
-        yield _Side(bucket, client, columns, None, SLOWEST_UPLOAD)
+                client, columns, folders = owned.get(keys.bucket, (keys.client, (), False))
+                owned[keys.bucket] = (client, columns + keys.columns, folders or keys.prefix is not None)
+    for bucket, (client, columns, folders) in owned.items():
+        yield _Side(bucket, client, columns, None, SLOWEST_UPLOAD, folders)
 
 
 def _of_one_database(purge: Purge, beside: Iterable[Purge]) -> Iterator[Purge]:

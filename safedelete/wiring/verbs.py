@@ -23,7 +23,7 @@ from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
 from safedelete.phases.preflight import first_objects, prove
 from safedelete.phases.seal import pages
-from safedelete.ports import Binding, RunRecord, StoredBatch, Verdict
+from safedelete.ports import Binding, RunRecord, StoredBatch
 from safedelete.runner import purge as runner
 from safedelete.runner import review
 from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY, PurgeContext
@@ -178,7 +178,7 @@ def check(purge: Purge, *, deployment: Deployment | None = None) -> Report:
         broken = any(finding.severity == "refuse" for finding in lint)
         made = ctx.survey()
         proofs = (*ctx.ledger.probe(), *prove(made.as_of, ctx.probers(), _known_objects(ctx, made)))
-        clear = all(proof.verdict is Verdict.ALLOWED for proof in proofs)
+        clear = not any(proof.stops for proof in proofs)
         code = ExitCode.USAGE if broken else ExitCode.DONE if clear else ExitCode.PREFLIGHT
         return Report(job=purge.name, plan=made, proofs=proofs, lint=lint, exit_code=code)
 

@@ -70,7 +70,9 @@ def test_check_lists_every_permission(world: World) -> None:
     subjects = {proof["subject"] for proof in document["permissions"]}
     assert any(subject.startswith("s3:DeleteObject") for subject in subjects)
     assert any("safedelete_batch" in subject for subject in subjects)
-    assert {proof["verdict"] for proof in document["permissions"]} == {"allowed"}
+    advice = {proof["subject"] for proof in document["permissions"] if proof["verdict"] == "advice"}
+    assert advice == {f"blind spots on s3://{world.bucket}/"}
+    assert {proof["verdict"] for proof in document["permissions"]} == {"allowed", "advice"}
 
 
 def test_standard_output_is_the_document_and_nothing_else(world: World) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from safedelete.testing.servers import Postgres, SeaweedFS
+from safedelete.testing.servers import Moto, Postgres, SeaweedFS, StubS3
 from tests.backends import GivenDatabase, GivenS3
 from tests.e2e.world import World
 
@@ -33,6 +33,25 @@ def pg_world(
 @pytest.fixture
 def sqlite_world(seaweed: SeaweedFS | GivenS3, bucket: str, tmp_path: Path) -> Iterator[World]:
     world = World("sqlite", sa.make_url(f"sqlite:///{tmp_path / 'app.db'}"), seaweed, bucket, tmp_path)
+    yield world
+    world.clean_up()
+
+
+@pytest.fixture
+def stub_world(stub_s3: StubS3, tmp_path: Path) -> Iterator[World]:
+    """SQLite beside the store that lies as it is told."""
+    yield from _beside(stub_s3, tmp_path)
+
+
+@pytest.fixture
+def moto_world(moto_s3: Moto, tmp_path: Path) -> Iterator[World]:
+    """SQLite beside moto, which knows versions, locks and replication rules."""
+    yield from _beside(moto_s3, tmp_path)
+
+
+def _beside(store: StubS3 | Moto, folder: Path) -> Iterator[World]:
+    store.create_bucket("acme-uploads")
+    world = World("sqlite", sa.make_url(f"sqlite:///{folder / 'app.db'}"), store, "acme-uploads", folder)
     yield world
     world.clean_up()
 

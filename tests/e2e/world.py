@@ -22,8 +22,7 @@ from sqlalchemy.pool import NullPool
 from safedelete.cli import main
 from safedelete.declare import Declared
 from safedelete.loader import load
-from safedelete.testing.servers import ADMIN, RUNNER, Identity, SeaweedFS
-from tests.backends import GivenS3
+from safedelete.testing.servers import ADMIN, RUNNER, Identity
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +99,7 @@ class World:
 
     kind: str
     url: sa.URL
-    store: SeaweedFS | GivenS3
+    store: Any
     bucket: str
     folder: Path
     superuser: sa.URL | None = None

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome, Tally
+from safedelete.declare.prefix import S3Prefix
 from safedelete.ports import Presence
 from safedelete.s3.delete import Effort
+from safedelete.s3.listing import list_objects
 from safedelete.s3.store import S3ObjectStore
+from safedelete.s3.target import PrefixTarget
 from safedelete.testing.servers import Moto, StubS3
 from safedelete.testing.servers.faults import (
     RESET,
@@ -112,8 +119,6 @@ def test_only_what_was_planned_goes_and_outcomes_are_true(
 def test_on_a_store_with_policies_survivors_are_what_the_outcomes_say(
     moto: Moto, data: st.DataObject
 ) -> None:
-    import uuid
-
     bucket = f"sd-{uuid.uuid4().hex[:16]}"
     moto.create_bucket(bucket)
     names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=8))
@@ -132,3 +137,81 @@ def test_on_a_store_with_policies_survivors_are_what_the_outcomes_say(
     deleted = {ref.key for ref, outcome in outcomes.items() if outcome.state is Outcome.DELETED}
     assert left == set(names) - deleted
     assert deleted == set(planned) - denied
+
+
+MIDRUN = st.lists(st.sampled_from(["well", "lost", "unsent", "busy", "empty"]), max_size=5)
+"""What happens to each DeleteObjects in turn; afterwards all is well."""
+
+
+class Faulty:
+    """A client whose DeleteObjects goes wrong in the middle, on a store that cannot be told to."""
+
+    def __init__(self, client: Any, faults: list[str]) -> None:
+        self._client = client
+        self._faults = iter(faults)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def delete_objects(self, **options: Any) -> Any:
+        match next(self._faults, "well"):
+            case "unsent":
+                raise EndpointConnectionError(endpoint_url="http://gone")
+            case "busy":
+                answer = {"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}
+                raise ClientError(answer, "DeleteObjects")  # type: ignore[arg-type]
+            case "lost":
+                self._client.delete_objects(**options)
+                raise ReadTimeoutError(endpoint_url="http://slow")
+            case "empty":
+                return {"ResponseMetadata": {"HTTPStatusCode": 200}}
+            case _:
+                return self._client.delete_objects(**options)
+
+
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_planned_prefix_ends_as_its_outcomes_say_whatever_is_denied_and_goes_wrong(
+    moto: Moto, data: st.DataObject
+) -> None:
+    bucket = f"sd-{uuid.uuid4().hex[:16]}"
+    moto.create_bucket(bucket)
+    names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=9), label="keys")
+    denied = data.draw(st.sets(st.sampled_from(names), max_size=3), label="denied")
+    faults = data.draw(MIDRUN, label="faults")
+    client = reach(moto).deleter
+    for name in names:
+        client.put_object(Bucket=bucket, Key=name, Body=b"x")
+    broken: Any = Faulty(client, faults)
+    connection = replace(reach(moto), deleter=broken)
+    store = S3ObjectStore(connection, clock=FakeClock(), effort=EFFORT)
+    target = PrefixTarget(
+        S3Prefix(bucket, "p", older_than=timedelta(days=1)), reach(moto), store, page_size=3
+    )
+    tomorrow = datetime.now(UTC) + timedelta(days=2)
+    surveyed = target.survey(tomorrow, portion=None, since=None)
+    planned = [ref for page in target.scan(tomorrow, batch=3, portion=None) for ref in page]
+    overwritten = data.draw(st.sets(st.sampled_from(names), max_size=2), label="overwritten")
+    for name in overwritten:
+        client.put_object(Bucket=bucket, Key=name, Body=b"newer")
+    if denied:
+        moto.deny(bucket, sorted(denied), actions=("s3:DeleteObject",))
+
+    outcomes: dict[ObjectRef, Any] = {}
+    for start in range(0, len(planned), 3):
+        outcomes |= store.delete(planned[start : start + 3], gate=Gate())
+
+    moto.lift(bucket)
+    left = {item.key for page in list_objects(client, bucket, "") for item in page}
+    keys = {ref.key for ref in planned}
+    gone = set(names) - left
+    assert surveyed.items == len(planned)
+    assert keys == {name for name in names if name.startswith("p/")}
+    assert gone <= keys - denied - overwritten, "executed is within planned, and within what was allowed"
+    assert Tally.of(outcomes.values()).total == len(planned)
+    for ref, outcome in outcomes.items():
+        if outcome.state in (Outcome.DELETED, Outcome.GONE):
+            assert ref.key in gone
+        elif outcome.state is not Outcome.UNKNOWN:
+            assert ref.key in left
+    assert {ref.key for ref in store.remaining(planned)} == (left & keys) - overwritten

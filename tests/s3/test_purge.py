@@ -56,6 +56,19 @@ def test_an_owned_key_overwritten_since_keeps_all_its_versions(server: SeaweedFS
     assert not store.remaining([ObjectRef(bucket, "a", etag)])
 
 
+def test_an_owned_key_overwritten_since_is_kept_from_those_who_do_not_know_its_etag_too(
+    moto: Moto, bucket: str
+) -> None:
+    moto.create_bucket(bucket, versioned=True)
+    client = moto.client()
+    etag = client.put_object(Bucket=bucket, Key="a", Body=b"1")["ETag"]
+    client.put_object(Bucket=bucket, Key="a", Body=b"2")
+    refs = [ObjectRef(bucket, "a", None), ObjectRef(bucket, "a", etag)]
+    outcomes = purging(moto, bucket).delete(refs, gate=Gate())
+    assert {o.state for o in outcomes.values()} == {Outcome.CHANGED}
+    assert len(versions(moto, bucket)) == 2
+
+
 def test_an_owned_key_with_a_held_version_is_blocked_and_still_current(
     server: SeaweedFS | Moto, bucket: str
 ) -> None:

@@ -287,3 +287,19 @@ def test_a_key_with_dot_segments_is_never_asked_for_by_its_path(stub: StubS3) ->
     store.delete(refs, gate=Gate())
     assert not store.remaining(refs)
     assert not stub.counts["HeadObject"]
+
+
+def test_an_overwritten_object_is_kept_from_those_who_do_not_know_its_etag_too(stub: StubS3) -> None:
+    stub.put("b", "k", b"newer")
+    refs = [ObjectRef("b", "k", None), ObjectRef("b", "k", '"old"')]
+    store = S3ObjectStore(reach(stub), clock=FakeClock())
+    assert {o.code for o in store.delete(refs, gate=Gate()).values()} == {"overwritten"}
+    assert stub.keys("b") == {"k"}
+
+
+def test_one_object_under_two_etags_is_kept_whichever_holds(stub: StubS3) -> None:
+    stored = stub.put("b", "k", b"x")
+    refs = [ObjectRef("b", "k", f'"{stored.etag}"'), ObjectRef("b", "k", '"old"'), ObjectRef("b", "k", None)]
+    store = S3ObjectStore(reach(stub), clock=FakeClock())
+    assert {o.code for o in store.delete(refs, gate=Gate()).values()} == {"two-etags"}
+    assert stub.keys("b") == {"k"}

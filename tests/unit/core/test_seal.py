@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedelete.core.item import ObjectRef, SealedRow
+from safedelete.core.item import ObjectRef, Prefix, SealedRow
 from safedelete.core.seal import ObjectBatch, RowBatch, decode, digest, encode
 from safedelete.errors import LedgerError
 
@@ -36,6 +36,9 @@ REFS = st.builds(
     st.none() | TEXT,
     st.none() | st.integers(0, 2**50),
 )
+PREFIXES = st.builds(
+    Prefix, st.sampled_from(["acme-a", "acme-b"]), st.sampled_from(["up/1/", "é/", "a b/+/"])
+)
 MIXED = st.one_of(*VALUES.values())
 COLUMN = st.one_of(*(st.just(strategy) for strategy in VALUES.values()), st.just(MIXED))
 
@@ -44,8 +47,10 @@ COLUMN = st.one_of(*(st.just(strategy) for strategy in VALUES.values()), st.just
 def row_batches(draw: st.DrawFn) -> RowBatch:
     """Rows under a composite key of one to four columns, each column of one type or of several."""
     columns = draw(st.lists(COLUMN, min_size=1, max_size=4))
-    rows = draw(st.lists(st.tuples(st.tuples(*columns), st.lists(REFS, max_size=3)), max_size=12))
-    return RowBatch(tuple(SealedRow(key, tuple(objects)) for key, objects in rows))
+    prefixes = st.lists(PREFIXES, max_size=2)
+    row = st.tuples(st.tuples(*columns), st.lists(REFS, max_size=3), prefixes)
+    rows = draw(st.lists(row, max_size=12))
+    return RowBatch(tuple(SealedRow(key, tuple(objects), tuple(below)) for key, objects, below in rows))
 
 
 def types(batch: RowBatch) -> list[list[type]]:
@@ -197,3 +202,18 @@ def test_the_digest_changes_with_definition_instant_batch_and_order() -> None:
         digest("f", at, ["a"]),
     ]
     assert len({base, *others}) == 5
+
+
+@pytest.mark.parametrize("text", ["", " ", "/", "/up/", 3, None])
+def test_what_is_no_prefix_is_not_read_back_as_one(text: object) -> None:
+    blob = encode(RowBatch((SealedRow((1,), (), (Prefix("acme", "up/1/"),)),)))
+    document = json.loads(zlib.decompress(blob.data))
+    document["prefixes"] = [[["acme", text]]]
+    data = zlib.compress(json.dumps(document).encode())
+    with pytest.raises(LedgerError):
+        decode(data, hashlib.sha256(data).hexdigest())
+
+
+def test_a_batch_without_prefixes_is_written_as_before() -> None:
+    blob = encode(RowBatch((SealedRow((1,), (ObjectRef("acme", "k"),)),)))
+    assert "prefixes" not in json.loads(zlib.decompress(blob.data))

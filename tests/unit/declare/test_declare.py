@@ -217,6 +217,27 @@ MISTAKES: list[Mistake] = [
     ("keys in a path", lambda: S3Keys("acme/uploads", Upload.s3_key), ("'acme/uploads'", "3 to 63")),
     ("keys in a bucket and a newline", lambda: S3Keys("acme\n", Upload.s3_key), ("'acme\\n'", "3 to 63")),
     ("no key column", lambda: S3Keys("acme"), ("S3Keys('acme')", "at least one column")),
+    ("prefix as text", lambda: S3Keys("acme", prefix="up/"), ("'up/'", "prefix=", "column")),  # type: ignore[arg-type]
+    (
+        "an ETag for a prefix",
+        lambda: S3Keys("acme", prefix=Upload.s3_key, etag=Upload.etag),
+        ("etag= and size=", "0 key columns"),
+    ),
+    (
+        "a prefix of another table",
+        lambda: Rows(Upload, OLD, owns=S3Keys("acme", prefix=Owner.id)),
+        ("'acme'", "owners"),
+    ),
+    (
+        "a canary in no folder",
+        lambda: S3Keys("acme", Upload.s3_key, require_conditional="canary"),
+        ("require_conditional='canary'", "ends with a slash"),
+    ),
+    (
+        "a canary in the root",
+        lambda: S3Prefix("acme", "tmp/", older_than=timedelta(days=1), require_conditional="/"),
+        ("require_conditional='/'", "folder"),
+    ),
     ("key column as text", lambda: S3Keys("acme", "s3_key"), ("'s3_key'", "str", "column")),  # type: ignore[arg-type]
     (
         "shared not a switch",

@@ -98,7 +98,7 @@ class _Wanted:
         for expression in rows.predicates:
             self._expression(expression)
         for owned in rows.owns:
-            for named in (*owned.columns, owned.etag, owned.size, getattr(owned, "prefix", None)):
+            for named in (*owned.columns, owned.etag, owned.size, owned.prefix):
                 if named is not None:
                     self._expression(named)
         if rows.owns:

@@ -11,6 +11,7 @@ from safedelete.declare.targets import Mode
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.files import MARK
+from safedelete.s3.canary import NAME as CANARY
 from safedelete.s3.remedy import statement
 
 _STATE: Final = (
@@ -70,12 +71,17 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
         match target:
             case S3Prefix() | S3Orphans():
                 _want(wanted, target.bucket, target.prefix, target.mode)
-                if isinstance(target, S3Prefix) and target.inventory is not None:
-                    _want_inventory(wanted, target.inventory)
+                if isinstance(target, S3Prefix):
+                    _want_canary(
+                        wanted, target.bucket, target.prefix, target.mode, target.require_conditional
+                    )
+                    if target.inventory is not None:
+                        _want_inventory(wanted, target.inventory)
             case Rows():
                 for keys in target.owns:
                     # The keys are in the rows: no prefix of them is known.
                     _want(wanted, keys.bucket, "", keys.mode)
+                    _want_canary(wanted, keys.bucket, "", keys.mode, keys.require_conditional)
     return [
         statement(sorted(actions), bucket, prefix) for (bucket, prefix, _), actions in sorted(wanted.items())
     ]
@@ -96,6 +102,17 @@ def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None) -> None:
     objects.update({"s3:DeleteObject", "s3:GetObject"})
     # A HEAD names no prefix: without this an object that is gone would be answered with 403.
     wanted[bucket, "", "bucket"].add("s3:ListBucket")
+
+
+def _want_canary(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, demanded: bool | str) -> None:
+    if not demanded or mode == "purge":
+        return
+    # Beside the first planned object, wherever that is, unless a folder is named.
+    where = f"{demanded}{CANARY}" if isinstance(demanded, str) else f"{prefix}*{CANARY}"
+    wanted[bucket, where, "objects"].update({"s3:DeleteObject", "s3:GetObject", "s3:PutObject"})
+    if mode == "marker":
+        wanted[bucket, where, "objects"].add("s3:DeleteObjectVersion")
+        wanted[bucket, where, "list"].add("s3:ListBucketVersions")
 
 
 def _want_inventory(wanted: Wanted, inventory: Inventory) -> None:

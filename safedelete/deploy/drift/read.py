@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from safedelete.deploy.aws.resources import Deployment
-from safedelete.deploy.drift.compare import There
+from safedelete.deploy.drift.compare import There, family_of
 from safedelete.errors import ConfigError, PreflightError, StoreError
 
 ATTEMPTS: Final = 8
@@ -117,10 +117,10 @@ class Aws:
         return found or []
 
     def task_definition(self, name: str) -> Mapping[str, Any] | None:
-        """Return a task definition with its tags; None where there is none.
-
-        ``DescribeTaskDefinition`` of a family answers with its newest ACTIVE revision.
-        """
+        """Return a task definition with its tags; None where there is none."""
+        if ":" not in name.rpartition("/")[2]:
+            newest = self._newest(name.rpartition("/")[2])
+            return None if newest is None else self.task_definition(newest)
 
         def described(client: Any) -> dict[str, Any]:
             answer = client.describe_task_definition(taskDefinition=name, include=["TAGS"])
@@ -129,9 +129,20 @@ class Aws:
         found: dict[str, Any] | None = self._ask(
             "ecs", "DescribeTaskDefinition", described, absent={"ClientException"}
         )
-        if found is not None and found.get("status") != "ACTIVE" and ":" not in name.rpartition("/")[2]:
-            return None
         return found
+
+    def _newest(self, family: str) -> str | None:
+        """Return the ARN of a family's newest ACTIVE revision."""
+
+        def listed(client: Any) -> list[str]:
+            pages = client.get_paginator("list_task_definitions").paginate(
+                familyPrefix=family, status="ACTIVE", sort="DESC"
+            )
+            return [str(arn) for page in pages for arn in page["taskDefinitionArns"]]
+
+        arns: list[str] = self._ask("ecs", "ListTaskDefinitions", listed)
+        mine = [arn for arn in arns if family_of(arn)[0] == family]
+        return max(mine, key=lambda arn: family_of(arn)[1] or 0, default=None)
 
     def alarms(self, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """Return those of these alarms that are there; a request takes 100 names."""

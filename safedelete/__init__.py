@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from safedelete.core.decision import Approval
     from safedelete.core.limits import Guard
+    from safedelete.core.status import Health
     from safedelete.declare import (
         Inventory,
         Job,
@@ -31,13 +32,28 @@ if TYPE_CHECKING:
     from safedelete.runner.items import Item
     from safedelete.runner.report import Report
     from safedelete.runner.stop import Asked
-    from safedelete.wiring import approve, cancel, check, execute, history, init, plan, reconcile, run, show
+    from safedelete.wiring import (
+        approve,
+        cancel,
+        check,
+        execute,
+        history,
+        init,
+        pause,
+        plan,
+        reconcile,
+        run,
+        show,
+        status,
+        unpause,
+    )
 
 _HOME = {
     "Approval": "safedelete.core.decision",
     "Asked": "safedelete.runner.stop",
     "Guard": "safedelete.core.limits",
     "Inventory": "safedelete.declare",
+    "Health": "safedelete.core.status",
     "Item": "safedelete.runner.items",
     "Job": "safedelete.declare",
     "Purge": "safedelete.declare",
@@ -59,16 +75,20 @@ _HOME = {
     "execute": "safedelete.wiring",
     "history": "safedelete.wiring",
     "init": "safedelete.wiring",
+    "pause": "safedelete.wiring",
     "plan": "safedelete.wiring",
     "reconcile": "safedelete.wiring",
     "run": "safedelete.wiring",
     "show": "safedelete.wiring",
+    "status": "safedelete.wiring",
+    "unpause": "safedelete.wiring",
 }
 
 __all__ = [
     "Approval",
     "Asked",
     "Guard",
+    "Health",
     "Inventory",
     "Item",
     "Job",
@@ -91,10 +111,13 @@ __all__ = [
     "job",
     "older_than",
     "past",
+    "pause",
     "plan",
     "reconcile",
     "run",
     "show",
+    "status",
+    "unpause",
 ]
 
 

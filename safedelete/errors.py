@@ -98,8 +98,12 @@ class InterruptedRunError(IncompleteError):
     """A stop was asked for: a signal, a cancelled run, or a host that shuts down."""
 
 
+class CancelledRunError(InterruptedRunError):
+    """A person ended the run while it was working."""
+
+
 class LockHeldError(SafeDeleteError):
-    """Another run holds the job's lock, or the job is paused.
+    """Another run holds the job's lock; its kind :class:`PausedError` says that a person paused it.
 
     Args:
         message: Who holds it, and since when.
@@ -116,6 +120,10 @@ class LockHeldError(SafeDeleteError):
         self.since = since
 
 
+class PausedError(LockHeldError):
+    """A person paused the job."""
+
+
 class LockLostError(SafeDeleteError):
     """The lease ran out or was taken over while the run was working."""
 
@@ -128,11 +136,39 @@ class StoreError(SafeDeleteError):
     exit_code = ExitCode.STORE
 
 
+class ProgramError(StoreError):
+    """A program that a job ran ended with a status that means failure.
+
+    Args:
+        message: Which program, its status, and the last lines it printed.
+        program: Its name.
+        status: Its exit status; below 0 the number of the signal that ended it.
+        hint: How it was started.
+    """
+
+    def __init__(self, message: str, *, program: str, status: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint, deleted=None)
+        self.program = program
+        self.status = status
+
+
 class BusyError(StoreError):
     """Another transaction was in the way (a lock timeout, a deadlock); the same batch may be tried again."""
 
 
-class UnfitKeysError(StoreError):
+class UnreachedError(StoreError):
+    """A database's connection was lost or refused (a restart, a failover); the same batch may be tried again on another."""
+
+
+class NoSpaceError(StoreError):
+    """A database's disk or quota is full; trying again helps only once there is room."""
+
+
+class SchemaChangedError(StoreError):
+    """A table or column that the plan names is not there any more, or is of another type."""
+
+
+class UnfitKeysError(SchemaChangedError):
     """Sealed keys do not fit the table any more: its key has other columns or types than when they were sealed."""
 
 
@@ -148,6 +184,10 @@ class LedgerError(SafeDeleteError):
     """The ledger is missing, of another version, unreadable, or bound to something else."""
 
     exit_code = ExitCode.LEDGER
+
+
+class LedgerUnreachedError(LedgerError):
+    """The ledger's connection was lost, or another transaction was in its way; the same words may be written again."""
 
 
 class NoSuchRunError(LedgerError):

@@ -10,17 +10,14 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-from sqlalchemy import Engine, event
 
 from safedelete.declare import Declared, Job, Purge
 from safedelete.declare.sweeps import check_sweeps
 from safedelete.errors import ConfigError, SafeDeleteError
+from safedelete.sql.boot import refusing_connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def _import(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     sys.modules[name] = module
     try:
-        with _no_connections(path):
+        with refusing_connections(path):
             spec.loader.exec_module(module)
     except SafeDeleteError as error:
         line = _line(error, path)
@@ -145,28 +142,3 @@ def _import(path: Path) -> ModuleType:
 def _line(error: BaseException, path: Path) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f":{frames[-1].lineno}" if frames else ""
-
-
-@contextmanager
-def _no_connections(path: Path) -> Iterator[None]:
-    refused: list[ConfigError] = []
-
-    def refuse(*_: Any) -> None:
-        frames = [f for f in traceback.extract_stack() if f.filename == str(path)]
-        line = f" (line {frames[-1].lineno})" if frames else ""
-        refused.append(
-            ConfigError(
-                f"the job file opens a database connection while it loads{line}.",
-                hint="Declare only; connect inside the job's function. `create_engine` alone is fine.",
-            )
-        )
-        raise refused[-1]
-
-    event.listen(Engine, "do_connect", refuse)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "do_connect", refuse)
-    if refused:
-        # The file caught it: it tried all the same, and would at every start of a host.
-        raise refused[0]

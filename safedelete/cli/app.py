@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from safedelete.cli import operate
+from safedelete.cli.arguments import File, FromFile, Json, Name, Names, Run
 from safedelete.cli.common import (
     chosen,
     end,
@@ -37,25 +39,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify.",
 )
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The job file.", show_default=False)]
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs; all of the file's unless named.")
-]
-Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="The job; may be left out when there is one.")
-]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or a unique beginning of it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-FromFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--file",
-        "-f",
-        envvar="SAFEDELETE_FILE",
-        help="The job file, where the ledger's URL is declared in it.",
-    ),
-]
 
 
 @app.callback()
@@ -295,24 +278,6 @@ def approve(
 
 
 @app.command()
-def cancel(
-    run: Run,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the run.")],
-    file: FromFile = None,
-    as_json: Json = False,
-) -> None:
-    """End a run that waits or was interrupted, so that nothing goes on with it. Deletes nothing."""
-    wiring = work()
-
-    if not reason.strip():
-        raise ConfigError(
-            "--reason is empty.", hint="Say why this run must not go on; it is kept with the run."
-        )
-    job = wiring.owner_of(load(needed(file)).jobs.values(), run)
-    show_report(wiring.cancel(job, run, reason=reason.strip()), job, file, as_json=as_json)
-
-
-@app.command()
 def history(
     file: File,
     name: Name = None,
@@ -346,6 +311,8 @@ def history(
         return
     for job, records in drawn:
         typer.echo(text.history(job.name, records, limit=limit))
+        if (notice := wiring.paused(job)) is not None:
+            typer.echo(text.pause(job.name, notice))
 
 
 @app.command()
@@ -383,6 +350,7 @@ def show(
             typer.echo(line)
 
 
+operate.register(app)
 app.command()(render)
 app.command()(drift)
 app.command()(reconcile)

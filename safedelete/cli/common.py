@@ -51,8 +51,10 @@ def work() -> ModuleType:
 def load(path: Path) -> JobFile:
     """Load a job file."""
     from safedelete.loader import load
+    from safedelete.sql.boot import whole_process
 
-    return load(path)
+    with whole_process():
+        return load(path)
 
 
 def needed(path: Path | None) -> Path:

@@ -12,7 +12,8 @@ from safedelete.core.decision import Approval, Approved, Decision
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.say import sentence
-from safedelete.ports import RunRecord, StoredBatch
+from safedelete.core.status import Health
+from safedelete.ports import Notice, RunRecord, StoredBatch
 from safedelete.runner.items import Item, items_of
 from safedelete.runner.report import Report
 
@@ -75,6 +76,17 @@ def record_document(record: RunRecord, approval: Approval | None = None) -> dict
         "approval": plain(approval),
         "outcomes": {name: tally_document(tally, record.kind) for name, tally in record.tally.items()},
     }
+
+
+def pause_document(job: str, notice: Notice | None) -> dict[str, Any]:
+    """Return a job's pause as plain values; null where there is none."""
+    return {"job": job, "paused": plain(notice)}
+
+
+def health_document(health: Health, notice: Notice | None) -> dict[str, Any]:
+    """Return how a job stands as plain values."""
+    document: dict[str, Any] = plain(health)
+    return document | {"ok": health.ok, "health": health.word, "paused": plain(notice)}
 
 
 def item_document(record: RunRecord, stored: StoredBatch) -> Iterator[dict[str, Any]]:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from safedelete.errors import ExitCode
+from safedelete.sql.boot import whole_process
 from safedelete.wiring import cancel_statements, followed, record_unfinished
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def listening(job: Declared) -> Iterator[Callable[[], str | None]]:
         wakeup = signal.set_wakeup_fd(interpreters.fileno(), warn_on_full_buffer=False)
         watch.start()
         try:
-            yield lambda: watch.asked[0] if watch.asked else None
+            with whole_process():
+                yield lambda: watch.asked[0] if watch.asked else None
         finally:
             watch.end()
             signal.set_wakeup_fd(wakeup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tabulate import tabulate
@@ -18,8 +18,10 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Count, Plan, TargetPlan
 from safedelete.core.run import RunState
 from safedelete.core.say import sentence
+from safedelete.core.status import Health
+from safedelete.ledger.prune import Pruned
 from safedelete.phases.parts import Progress, quiet
-from safedelete.ports import Proof, RunRecord, StoredBatch, Verdict
+from safedelete.ports import Notice, Proof, RunRecord, StoredBatch, Verdict
 from safedelete.runner.report import Report
 
 SHOWN = 20
@@ -156,6 +158,41 @@ def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
     headers = ["run", "started (UTC)", "state", "exit", "planned", done, "failed", "why"]
     table = tabulate(rows, headers=headers, tablefmt="simple", intfmt=",", disable_numparse=[0])
     return "\n".join([job, *_charts(series(records)), table])
+
+
+def pause(job: str, notice: Notice | None) -> str:
+    """Say that a job is paused, by whom, why and since when."""
+    if notice is None:
+        return f"{job}: not paused."
+    return f"{job}: paused since {when(notice.since)} by {notice.who}: {notice.reason}."
+
+
+def pruned(one: Pruned, *, dry_run: bool) -> str:
+    """Say what the ledger has forgotten, or would."""
+    verb = "Would forget" if dry_run else "Forgot"
+    return (
+        f"{verb} {one.runs:,} run(s), and the sealed keys of {one.seals:,} more that the guard still learns from: "
+        f"{one.batches:,} batch(es) in all. {one.kept:,} run(s) stay. No row and no object of yours was touched."
+    )
+
+
+def status(found: Sequence[Health], pauses: Mapping[str, Notice | None]) -> str:
+    """List how jobs stand, and below what is wrong, job by job."""
+    rows = [
+        [
+            one.job,
+            one.word.upper() if one.problems else one.word,
+            when(one.succeeded_at) if one.succeeded_at else "never",
+            "" if one.last is None else f"{one.last.state.value} {one.last.run}",
+            when(one.due) if one.due else "",
+        ]
+        for one in found
+    ]
+    headers = ["job", "health", "last success (UTC)", "last run", "next success due by (UTC)"]
+    lines = [tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True)]
+    lines += [f"{one.job}: {problem.kind}: {problem.message}." for one in found for problem in one.problems]
+    lines += [pause(name, notice) for name, notice in pauses.items() if notice is not None]
+    return "\n".join(lines)
 
 
 def run(

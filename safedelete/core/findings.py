@@ -106,6 +106,13 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "makes the key of a URL. It cannot be approved.",
         acceptable=False,
     ),
+    "SD116": Kind(
+        "Younger than min_age",
+        "refuse",
+        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows.",
+        "Repair the retention, or lower min_age in the job file. It cannot be approved.",
+        acceptable=False,
+    ),
     "SD200": Kind(
         "Nothing to compare with",
         "refuse",

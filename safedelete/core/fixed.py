@@ -53,6 +53,13 @@ def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
     yield from _uncounted(target)
     for objection in target.objections:
         yield finding("SD115", f"{target.name}: {objection}.", target=target.name)
+    if limits.min_age is not None and target.period is not None and target.period < limits.min_age:
+        yield finding(
+            "SD116",
+            f"{target.name}: the cutoff lies {target.period} behind the plan's instant; min_age is {limits.min_age}.",
+            target=target.name,
+            numbers={"seconds": target.period.total_seconds(), "min_age": limits.min_age.total_seconds()},
+        )
     if limits.max_items is not None:
         taken = {target.name: target.items} | {
             name: rows for name, rows in cascaded(target, deletes_only=True).items() if name != target.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 from safedelete.errors import ConfigError
@@ -21,6 +22,9 @@ class Guard:
         max_items: Most items, at least 1.
         max_bytes: Most bytes, at least 1; a plan that knows no sizes is then refused.
         max_fraction: Largest share of the table or prefix, in (0, 1].
+        min_age: Youngest a cutoff may be: a plan whose cutoff lies less far behind its own instant is refused, whatever the
+            retention says; ``past(column)`` has a cutoff of no age, so it cannot be combined with a floor. Left out, only a
+            cutoff in the future is refused.
         too_few: What far too few items (or none where there always were some) does: ``"warn"`` or ``"refuse"``.
 
     Raises:
@@ -34,6 +38,7 @@ class Guard:
     max_items: int | None = None
     max_bytes: int | None = None
     max_fraction: float | None = None
+    min_age: timedelta | None = None
     too_few: Literal["warn", "refuse"] = "warn"
 
     def __post_init__(self) -> None:
@@ -53,6 +58,12 @@ class Guard:
             raise ConfigError(
                 f"Guard(max_fraction={share!r}): must be above 0 and at most 1.",
                 hint="0.10 is a tenth of the table. Leave it out if you want no such limit.",
+            )
+        age = self.min_age
+        if age is not None and (not isinstance(age, timedelta) or age <= timedelta(0)):
+            raise ConfigError(
+                f"Guard(min_age={age!r}): must be a positive timedelta.",
+                hint="For example min_age=timedelta(days=30). Leave it out if you want no such floor.",
             )
         if self.too_few not in ("warn", "refuse"):
             raise ConfigError(

@@ -39,6 +39,7 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
         S.SUCCEEDED,    # nothing was eligible, which is a success
         S.FAILED,       # a store or the ledger failed before anything was sealed
         S.INTERRUPTED,  # deadline or stop while planning or sealing: nothing deleted, nothing to resume
+        S.CANCELLED,    # cancel RUN, seen while it planned: nothing deleted
         S.CRASHED,      # found later: its process died before it could say how it ended
     }),
     S.PENDING: frozenset({

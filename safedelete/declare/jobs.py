@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from os import PathLike
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from sqlalchemy import Engine
@@ -34,6 +35,14 @@ class RunContext(Protocol):
     def dry_run(self) -> bool:
         """Whether the function should only say what it would do."""
 
+    @property
+    def deadline(self) -> datetime:
+        """When the job's timeout ends, aware UTC; a checkpoint at or after it raises."""
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger whose lines carry the job's name and the run's id."""
+
     def checkpoint(self) -> None:
         """Raise when the lock is lost, the deadline has passed or a stop was asked for."""
 
@@ -42,6 +51,27 @@ class RunContext(Protocol):
 
     def failed(self, items: int) -> None:
         """Add to the number of items that failed; any makes the run fail."""
+
+    def exec(
+        self,
+        arguments: Sequence[str],
+        *,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> int:
+        """Run a program to its end, its output into the log; returns its exit status. In a dry run only logs it.
+
+        No shell reads the arguments. The program and all that it started end with the job: at the deadline, on a stop,
+        when the lock is lost, and when this process dies. Blocks; in an ``async def``, await it in a thread
+        (``asyncio.to_thread(run.exec, [...])``).
+
+        Args:
+            arguments: The program and its arguments. Secrets among them are not logged.
+            ok: Exit statuses that are no failure; any other raises ``ProgramError``.
+            env: Variables to add to the environment.
+            cwd: Where to run it.
+        """
 
 
 LockKind: TypeAlias = Literal["lease", "advisory", "redis"]
@@ -67,6 +97,12 @@ class Purge:
         grace: How long a stop may take.
         resume_within: How old an interrupted run may be and still be resumed rather than planned anew.
         max_sealed: Most items a plan may seal.
+        allow_ddl: Let DDL through while it runs; else CREATE, ALTER, DROP and TRUNCATE on any engine end the run.
+        max_replication_lag: Pause between batches while a replica is further behind than this. A replica whose lag is unknown
+            counts as too far; when no answer can be had for a minute, the run stops, resumable.
+        replicas: Engines or URLs of the replicas of MariaDB or MySQL, which are asked themselves; PostgreSQL's primary knows.
+        pause_when: A function without arguments, called before a batch at most once a second; pause while it returns a reason,
+            go on when it returns None. What it raises means that it cannot tell, as above.
         lock: A lock to take beside the lease: ``"advisory"`` (PostgreSQL, MariaDB, MySQL) or ``"redis"``
             (``$SAFEDELETE_REDIS_URL``); ``"lease"`` for none. Else ``$SAFEDELETE_LOCK``.
 
@@ -89,6 +125,10 @@ class Purge:
         grace: timedelta = GRACE,
         resume_within: timedelta = timedelta(hours=24),
         max_sealed: int = MAX_SEALED,
+        allow_ddl: bool = False,
+        max_replication_lag: timedelta | None = None,
+        replicas: Sequence[Engine | URL | str] = (),
+        pause_when: Callable[[], str | None] | None = None,
         lock: LockKind | None = None,
     ) -> None:
         self.name = check_name(name, "Purge")
@@ -124,8 +164,26 @@ class Purge:
         self.per_run = check_whole(per_run, "per_run", where)
         self.max_sealed = check_count(max_sealed, "max_sealed", where)
         self.database = check_database(database, where)
+        self.max_replication_lag = (
+            None
+            if max_replication_lag is None
+            else check_positive(max_replication_lag, "max_replication_lag", where)
+        )
+        self.replicas = _replicas(replicas, where)
+        if replicas and max_replication_lag is None:
+            raise ConfigError(
+                f"{where}: replicas= is given without max_replication_lag=.",
+                hint="For example max_replication_lag=timedelta(seconds=10).",
+            )
+        if pause_when is not None and not callable(pause_when):
+            raise ConfigError(
+                f"{where}: pause_when={pause_when!r}; must be a function that returns a reason, or None.",
+                hint='For example pause_when=lambda: "the backup runs" if backup_runs() else None.',
+            )
+        self.pause_when = pause_when
         self.lock = check_lock(lock, where, self.database)
         self.tz = tz
+        self.allow_ddl = check_flag(allow_ddl, "allow_ddl", where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +197,7 @@ class Job:
     tz: str = "UTC"
     grace: timedelta = GRACE
     kind: Literal["job"] = "job"
+    allow_ddl: bool = False
     lock: LockKind | None = None
 
     def __call__(self, run: RunContext) -> object:
@@ -153,6 +212,7 @@ def job(
     timeout: timedelta,
     tz: str = "UTC",
     grace: timedelta = GRACE,
+    allow_ddl: bool = False,
     lock: LockKind | None = None,
 ) -> Callable[[JobFunction], Job]:
     """Declare a function as a scheduled job.
@@ -163,6 +223,7 @@ def job(
         timeout: As for ``Purge``.
         tz: IANA zone of the schedule.
         grace: How long a stop may take.
+        allow_ddl: As for ``Purge``.
         lock: As for ``Purge``.
 
     Returns:
@@ -176,6 +237,7 @@ def job(
     check_positive(timeout, "timeout", where)
     check_schedule(schedule, where, tz=tz, timeout=timeout)
     check_positive(grace, "grace", where)
+    check_flag(allow_ddl, "allow_ddl", where)
     check_lock(lock, where, None)
 
     def declare(function: JobFunction) -> Job:
@@ -183,12 +245,20 @@ def job(
             raise ConfigError(
                 f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
             )
-        return Job(checked, schedule, timeout, function, tz, grace, lock=lock)
+        return Job(checked, schedule, timeout, function, tz, grace, lock=lock, allow_ddl=allow_ddl)
 
     return declare
 
 
 Declared: TypeAlias = Purge | Job
+
+
+def _replicas(given: object, where: str) -> tuple[Engine | URL | str, ...]:
+    several = given if isinstance(given, (list, tuple)) else [given]
+    found = [check_database(replica, where) for replica in several]
+    if None in found:
+        raise ConfigError(f"{where}: replicas={given!r}; must be a list of Engines or URLs.")
+    return tuple(replica for replica in found if replica is not None)
 
 
 def check_name(name: object, where: str) -> str:
@@ -264,6 +334,15 @@ def check_count(value: Any, name: str, where: str) -> int:
         raise ConfigError(
             f"{where}: {name}={value!r}; must be a whole number of at least 1.",
             hint=f"For example {name}=100_000.",
+        )
+    return value
+
+
+def check_flag(value: object, name: str, where: str) -> bool:
+    """Return a flag."""
+    if not isinstance(value, bool):
+        raise ConfigError(
+            f"{where}: {name}={value!r}; must be True or False.", hint=f"Leave {name}= out for False."
         )
     return value
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from sqlalchemy import ColumnElement, FromClause, Table, and_, select, types
+from sqlalchemy import ColumnElement, FromClause, Table, and_, select
 from sqlalchemy import inspect as sa_inspect
 from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from safedelete.declare.endpoint import S3Endpoint
-from safedelete.declare.time import AgeTest, age_tests, misplaced
+from safedelete.declare.predicates import check_predicates
+from safedelete.declare.time import AgeTest, age_tests
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Rows:
         anytime: Declare a purge without a time: rows may be deleted at any age.
         may_touch: Names of tables that triggers write to when a row goes (an audit table, for one). A delete that
             touches any other table outside the planned cascades is rolled back.
+        allow_unindexed_fk: Accept foreign keys to this table whose child column has no index, so that each deleted row
+            makes the database read the whole child table. Without it such a purge is refused when it is planned.
 
     Raises:
         ConfigError: No predicate, no time test, no primary key, or a predicate that names another table.
@@ -114,6 +117,7 @@ class Rows:
         owns: S3Keys | Sequence[S3Keys] | None = None,
         anytime: bool = False,
         may_touch: Sequence[str] = (),
+        allow_unindexed_fk: bool = False,
     ) -> None:
         self.table = _table(entity)
         where = f"Rows({self.table.name})"
@@ -122,28 +126,10 @@ class Rows:
                 f"{where}: the table has no primary key, so a planned row cannot be told from another like it.",
                 hint="Add a primary key, or declare the unique key as primary_key=True in the model.",
             )
-        for predicate in predicates:
-            inner = predicate.__clause_element__() if hasattr(predicate, "__clause_element__") else predicate
-            if not isinstance(inner, ColumnElement):
-                raise ConfigError(
-                    f"{where}: {predicate!r} is a {type(predicate).__name__}, not a SQLAlchemy boolean expression.",
-                    hint="Compare a column, for example Upload.legal_hold.is_(False).",
-                )
-            if not isinstance(_plain(inner.type), (types.Boolean, types.NullType)):
-                raise ConfigError(
-                    f"{where}: {inner!s} is of type {inner.type!r}, not a boolean expression.",
-                    hint="Compare it with a value, for example column == 1.",
-                )
-            wrong = misplaced(inner)
-            if wrong is not None:
-                raise ConfigError(
-                    f"{where}: {' '.join(str(wrong).split())} turns an age test round, or puts it where its meaning "
-                    "cannot be told; older_than(...) and past(...) may stand under and_() and or_() only.",
-                    hint="A NOT around an age test would purge everything younger. To keep rows until a time, say "
-                    "past(column); to purge younger rows on purpose, compare the column yourself, with anytime=True.",
-                )
-        if not isinstance(anytime, bool):
-            raise ConfigError(f"{where}: anytime={anytime!r}; must be True or False.")
+        for option, value in (("anytime", anytime), ("allow_unindexed_fk", allow_unindexed_fk)):
+            if not isinstance(value, bool):
+                raise ConfigError(f"{where}: {option}={value!r}; must be True or False.")
+        check_predicates(predicates, self.table, where, anytime=anytime)
         self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
         self.age_tests: tuple[AgeTest, ...] = age_tests(self.predicates)
         self.anytime = anytime
@@ -179,6 +165,7 @@ class Rows:
                 hint='For example may_touch=["audit_log"].',
             )
         self.may_touch = tuple(may_touch)
+        self.allow_unindexed_fk = allow_unindexed_fk
 
     @property
     def name(self) -> str:
@@ -289,10 +276,6 @@ def _table(entity: object) -> Table:
             hint="Purge the base table, with the discriminator in the predicate.",
         )
     return local
-
-
-def _plain(kind: types.TypeEngine[Any]) -> types.TypeEngine[Any]:
-    return kind.impl_instance if isinstance(kind, types.TypeDecorator) else kind
 
 
 def _owned(owns: object, where: str) -> tuple[S3Keys, ...]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from safedelete.errors import LedgerError
+from safedelete.errors import LedgerError, LedgerUnreachedError
 
 
 def instant(value: datetime) -> str:
@@ -34,6 +34,30 @@ def denied(error: SQLAlchemyError) -> bool:
     return "readonly" in str(original) or "read-only" in str(original)
 
 
+def passing(error: SQLAlchemyError) -> bool:
+    """Whether the connection was lost, or another transaction was in the way: the same may succeed a moment later."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    if isinstance(number, int):
+        return number in {1205, 1213, 1020, 1040, 1053, 1927, 2002, 2003, 2006, 2013}
+    if state is not None:
+        return state.startswith("08") or state in {
+            "40001",
+            "40P01",
+            "55P03",
+            "57P01",
+            "57P02",
+            "57P03",
+            "53300",
+        }
+    # A connection that psycopg never got has no state; SQLite has none at all.
+    return "is locked" in str(error.orig) or "connection failed" in str(error.orig)
+
+
 def missing_table(error: DBAPIError) -> bool:
     """Whether the database says that there is no such table."""
     state = getattr(error.orig, "sqlstate", None)
@@ -52,6 +76,11 @@ def told(what: str) -> Iterator[None]:
             hint="Another process may have written the same row; look at it with `safedelete history FILE`.",
         ) from error
     except SQLAlchemyError as error:
+        if passing(error):
+            raise LedgerUnreachedError(
+                f"The ledger could not {what}: {first_line(error)}.",
+                hint="Its connection was lost, or another transaction was in its way; run again, which goes on from there.",
+            ) from error
         hint = (
             "The role lacks a privilege on the ledger's tables."
             if denied(error)

@@ -18,6 +18,7 @@ from safedelete.core.seal import decode
 from safedelete.errors import BindingError, LedgerError, NoSuchRunError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
+from safedelete.ledger.notices import SqlNoticeReader
 from safedelete.ledger.past import TAUGHT, past_runs
 from safedelete.ports import BatchRef, Binding, RunRecord, StoredBatch
 
@@ -25,7 +26,7 @@ _AT_ONCE: Final = 100
 """Runs asked for by their ids in one statement."""
 
 
-class SqlLedgerReader:
+class SqlLedgerReader(SqlNoticeReader):
     """The ledger's tables, for planning and for showing. Implements ``ports.LedgerReader``. Reads only.
 
     Args:
@@ -238,6 +239,7 @@ def _record(row: Row[Any]) -> RunRecord:
     try:
         started = datetime.fromisoformat(row.started_at)
         finished = None if row.finished_at is None else datetime.fromisoformat(row.finished_at)
+        resumed = None if row.resumed_at is None else datetime.fromisoformat(row.resumed_at)
     except ValueError as error:
         raise codec.damaged(where, error) from error
     return RunRecord(
@@ -255,4 +257,5 @@ def _record(row: Row[Any]) -> RunRecord:
         exit_code=row.exit_code,
         sealed_bytes=row.sealed_bytes,
         teaches=row.teaches,
+        resumed_at=resumed,
     )

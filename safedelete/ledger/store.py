@@ -16,6 +16,7 @@ from safedelete.core.seal import ObjectBatch, RowBatch, encode
 from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import denied, first_line, instant, told
+from safedelete.ledger.notices import SqlNotices
 from safedelete.ledger.reading import SqlLedgerReader
 from safedelete.ports import BatchRef, Proof, RunChange, RunRecord, Transaction, Verdict
 
@@ -47,7 +48,7 @@ class LedgerTransaction:
         self.connection.close()
 
 
-class SqlLedger(SqlLedgerReader):
+class SqlLedger(SqlNotices, SqlLedgerReader):
     """The ledger, for runs. Implements ``ports.Ledger``; every method commits by itself unless given a transaction."""
 
     def begin(self, record: RunRecord) -> None:
@@ -211,6 +212,7 @@ class SqlLedger(SqlLedgerReader):
             .values(state=""),
             "DELETE on safedelete_batch": delete(tables.batch).where(tables.batch.c.run == "PROBE"),
             "SELECT on safedelete_approval": select(tables.approval).limit(1),
+            "SELECT on safedelete_notice": select(tables.notice).limit(1),
         }
         proofs = []
         for subject, statement in writes.items():
@@ -243,6 +245,7 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "sealed_bytes": change.sealed_bytes,
         "owner": change.owner,
         "teaches": change.teaches,
+        "resumed_at": None if change.resumed_at is None else instant(change.resumed_at),
     }
     forgotten = dict.fromkeys(("finished_at", "reason", "exit_code")) if change.reopened else {}
     return forgotten | {name: value for name, value in columns.items() if value is not None}

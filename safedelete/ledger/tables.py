@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the tables below; ``init`` writes it, and everything else compares it."""
 
 metadata: Final = MetaData()
@@ -44,6 +44,7 @@ run: Final = Table(
     Column("exit_code", Integer),
     Column("sealed_bytes", BigInteger, nullable=False, default=0),
     Column("teaches", Integer, nullable=False, default=1),
+    Column("resumed_at", String(32)),
     Index("safedelete_run_by_job", "job", "started_at"),
     comment="safedelete: one row a run, with its plan, decision and outcome sums",
 )
@@ -76,4 +77,17 @@ approval: Final = Table(
     Column("expires_at", String(32), nullable=False),
     Column("teaches", Integer, nullable=False),
     comment="safedelete: one-time approvals of refused plans; grant writing to approvers only",
+)
+
+notice: Final = Table(
+    "safedelete_notice",
+    metadata,
+    Column("kind", String(16), primary_key=True),
+    Column("subject", String(64), primary_key=True),
+    Column("since", String(32), primary_key=True),
+    Column("who", String(255), nullable=False),
+    Column("reason", _TEXT, nullable=False),
+    Column("ended_at", String(32)),
+    Column("ended_by", String(255)),
+    comment="safedelete: jobs that were declared or paused, runs that shall end; a run itself only reads it",
 )

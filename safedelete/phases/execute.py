@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -30,47 +31,19 @@ from safedelete.core.outcome import DANGLING, OWED, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
-from safedelete.errors import (
-    BlastRadiusError,
-    BusyError,
-    LedgerError,
-    PartialDeleteError,
-    StalePlanError,
-    StoreError,
-)
+from safedelete.errors import BlastRadiusError, BusyError, LedgerError, PartialDeleteError, StalePlanError
 from safedelete.phases.below import appeared
-from safedelete.phases.parts import ObjectPart, Part, Progress, Radius, RowPart, Stop
+from safedelete.phases.parts import ObjectPart, Part, Radius, RowPart, Tools
+from safedelete.phases.pause import Holdback
+from safedelete.phases.perseverance import batches, persevere
 from safedelete.phases.preflight import Cleared
 from safedelete.phases.record import name_of, place, record, sums
 from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, spared, stayed_after_all
-from safedelete.ports import (
-    BatchRef,
-    Clock,
-    Deletion,
-    Lease,
-    Ledger,
-    ObjectStore,
-    RowTransaction,
-    StoredBatch,
-)
+from safedelete.ports import BatchRef, Deletion, Ledger, ObjectStore, RowTransaction, StoredBatch
 
 log = structlog.get_logger("safedelete.execute")
 
-ATTEMPTS: Final = 3
-"""Times a batch is tried when its database connection fails; each retry asks the store for what is in doubt first."""
-
 OPEN: Final = frozenset({BatchState.SEALED, BatchState.IN_DOUBT})
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What executing needs beside the targets."""
-
-    ledger: Ledger
-    lease: Lease
-    clock: Clock
-    stop: Stop
-    progress: Progress
 
 
 def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part], tools: Tools) -> None:
@@ -97,6 +70,7 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
     _matching(plan, cleared, run, tools.ledger)
     sealed = tools.ledger.sealed(run)
     work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
+    holdback = Holdback(tools)
     for index, (part, target) in enumerate(zip(parts, plan.targets, strict=True)):
         if isinstance(part, RowPart):
             radius = Radius.planned(target, free=part.may_touch)
@@ -104,18 +78,24 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
         else:
             todo = _ObjectBatches(work, part)
         for wanted in (OPEN, {BatchState.DEFERRED}):
-            for stored in tools.ledger.batches(run, wanted):
+            for stored in batches(run, wanted, tools):
                 if stored.ref.target == index:
                     tools.stop.between()
                     tools.lease.gate()
-                    _persevere(todo, stored, tools)
+                    holdback.pass_or_wait()
+                    persevere(
+                        partial(todo.delete_batch, stored),
+                        tools,
+                        doubt=stored.state is BatchState.IN_DOUBT,
+                        place=place(stored.ref),
+                    )
         _stop_after_failure(run, target.name, index, len(parts), tools.ledger)
 
 
 class _Batch(Protocol):
     """How one kind of batch is deleted."""
 
-    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
         """Delete one batch and record it. Deletes."""
 
 
@@ -165,7 +145,7 @@ class _RowBatches:
         self._unsure: dict[BatchRef, Deletion] = {}
         """What a batch deleted whose commit may or may not have happened."""
 
-    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
         assert isinstance(stored.items, RowBatch)
         tools, store = self._work.tools, self._part.store
         # What a batch still owes says that it was deferred; its state does not, once its last pass has been begun.
@@ -288,7 +268,7 @@ class _ObjectBatches:
         self._work = work
         self._part = part
 
-    def delete_batch(self, stored: StoredBatch, *, doubt: bool) -> None:
+    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
         # Deleting the same objects again gives the same end, so doubt changes nothing but an outcome's name.
         assert isinstance(stored.items, ObjectBatch)
         tools = self._work.tools
@@ -349,26 +329,6 @@ def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
             f"{(plan.digest or 'none')[:12]}).",
             hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run}`) and plan again.",
         )
-
-
-def _persevere(todo: _Batch, stored: StoredBatch, tools: Tools) -> None:
-    doubt = stored.state is BatchState.IN_DOUBT
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            todo.delete_batch(stored, doubt=doubt)
-        except (BlastRadiusError, PartialDeleteError):
-            raise
-        except StoreError as error:
-            if attempt == ATTEMPTS:
-                raise
-            log.warning("batch failed, trying again", attempt=attempt, error=str(error), **place(stored.ref))
-            doubt = True
-            tools.clock.sleep(0.2 * 2**attempt)
-            # What failed may have been cancelled because a stop was asked for, or may have taken the rest of the time.
-            tools.stop.between()
-            tools.lease.gate()
-        else:
-            return
 
 
 def _stop_when_denied(

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from safedelete.core.plan import Cascade, TargetPlan
 from safedelete.phases.below import OwningRows
-from safedelete.ports import ObjectReader, ObjectTarget, OwnedReader, Prober, References, RowReader, RowTarget
+from safedelete.ports import (
+    Clock,
+    Lease,
+    Ledger,
+    ObjectReader,
+    ObjectTarget,
+    OwnedReader,
+    Prober,
+    References,
+    RowReader,
+    RowTarget,
+)
 from safedelete.ports import ObjectStore as Store
 
 
@@ -62,6 +73,9 @@ class ObjectPart:
 
 Part: TypeAlias = RowPart | ObjectPart
 
+Brake: TypeAlias = Callable[[], str | None]
+"""Returns why the run should pause, or None; whatever it raises means that this cannot be told."""
+
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a phase's name, items done, and items in all."""
 
@@ -93,6 +107,21 @@ class Stop:
 
 def never() -> None:
     """Never stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What executing needs beside the targets."""
+
+    ledger: Ledger
+    lease: Lease
+    clock: Clock
+    stop: Stop
+    progress: Progress
+    jitter: Callable[[], float] = lambda: 0.0
+    """In [0, 1): how much of half a pause to leave out."""
+    brakes: Sequence[Brake] = ()
+    """Asked before each batch for a reason to pause."""
 
 
 @dataclass(slots=True)

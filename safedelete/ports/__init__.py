@@ -9,6 +9,7 @@ Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no me
 from safedelete.ports.clock import Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
+from safedelete.ports.notices import Notice, NoticeKind, NoticeReader, holding
 from safedelete.ports.preflight import Prober, Proof, Verdict
 from safedelete.ports.references import References, Values
 from safedelete.ports.sink import Silence, Sink, Teller
@@ -38,6 +39,9 @@ __all__ = [
     "Ledger",
     "LedgerReader",
     "Lock",
+    "Notice",
+    "NoticeKind",
+    "NoticeReader",
     "ObjectReader",
     "ObjectStore",
     "ObjectTarget",
@@ -59,4 +63,5 @@ __all__ = [
     "Transaction",
     "Values",
     "Verdict",
+    "holding",
 ]

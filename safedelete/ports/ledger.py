@@ -12,6 +12,7 @@ from safedelete.core.outcome import ItemOutcome, Tally
 from safedelete.core.plan import PastRun, Plan
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
+from safedelete.ports.notices import NoticeReader, Notices
 from safedelete.ports.preflight import Proof
 from safedelete.ports.stores import Transaction
 
@@ -34,6 +35,12 @@ class RunRecord:
     exit_code: int | None = None
     sealed_bytes: int = 0
     teaches: Literal[0, 1, 2] = 1
+    resumed_at: datetime | None = None
+
+    @property
+    def began_at(self) -> datetime:
+        """When the process began that works on it, or did last: its deadline counts from here."""
+        return self.resumed_at or self.started_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +59,7 @@ class RunChange:
     sealed_bytes: int | None = None
     owner: str | None = None
     teaches: Literal[0, 1, 2] | None = None
+    resumed_at: datetime | None = None
     reopened: bool = False
 
 
@@ -92,7 +100,7 @@ class Binding:
     buckets: frozenset[str]
 
 
-class LedgerReader(Protocol):
+class LedgerReader(NoticeReader, Protocol):
     """The durable tables of runs, batches and approvals, for planning. Reads only."""
 
     def verify(self, binding: Binding) -> None:
@@ -130,7 +138,7 @@ class LedgerReader(Protocol):
         """Yield the sealed batches' checksums in order; the plan's digest is made of them."""
 
 
-class Ledger(LedgerReader, Protocol):
+class Ledger(LedgerReader, Notices, Protocol):
     """The ledger, for runs. Every method commits by itself unless it is given a transaction."""
 
     def begin(self, record: RunRecord) -> None:

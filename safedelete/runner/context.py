@@ -21,7 +21,7 @@ from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import LedgerError, RefusedError
 from safedelete.phases.manifest import Page, write_manifest
-from safedelete.phases.parts import Part, Progress, Stop
+from safedelete.phases.parts import Brake, Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
@@ -37,6 +37,7 @@ from safedelete.ports import (
     Silence,
     Teller,
 )
+from safedelete.runner.pause import refuse_paused
 
 log = structlog.get_logger("safedelete.run")
 
@@ -80,6 +81,8 @@ class PurgeContext:
         setting: Where and as whom.
         stop: When to end.
         progress: Told how far each phase is.
+        jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
+        brakes: Asked before each batch for a reason to pause.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
         teller: Told when a run starts to work, and of earlier ones that crashed.
     """
@@ -98,8 +101,26 @@ class PurgeContext:
     setting: Setting
     stop: Stop
     progress: Progress
+    jitter: Callable[[], float] = lambda: 0.0
+    brakes: Sequence[Brake] = ()
     manifest: Path | None = None
     teller: Teller = field(default_factory=Silence)
+
+    def start(self) -> Lease:
+        """Enter as a run does, which a pause keeps from starting.
+
+        Asked under the lock, so that who paused a job and found its lock free knows that nothing works on it.
+
+        Raises:
+            PausedError: Somebody paused the job; says who, why and since when.
+        """
+        lease = self.enter()
+        try:
+            refuse_paused(self.ledger, self.job)
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def enter(self) -> Lease:
         """Check the ledger, take the lock, and prove that the ledger can be written.

@@ -9,6 +9,7 @@ from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
 from safedelete.errors import (
     BlastRadiusError,
+    CancelledRunError,
     ExitCode,
     IncompleteError,
     LockLostError,
@@ -68,7 +69,7 @@ def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
         # Moved first: a run that another process has taken over keeps its seal.
         ctx.ledger.move(
             run,
-            RunState.INTERRUPTED if stopped else RunState.FAILED,
+            _ended(error, stopped=stopped),
             owner=ctx.setting.owner,
             change=RunChange(finished_at=ctx.clock.now(), reason=str(error), exit_code=code_of(error)),
         )
@@ -79,16 +80,19 @@ def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:
 
 def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: BaseException) -> None:
     """Record how a run ended while it deleted; everything but a final verdict is resumable."""
-    final = isinstance(error, (PartialDeleteError, BlastRadiusError))
+    final = isinstance(error, (PartialDeleteError, BlastRadiusError, CancelledRunError))
     tally: dict[str, Tally] | None = None
     try:
         if final:
             verify(run, ctx.parts, ctx.ledger, lease, stop=Stop(never, never), progress=ctx.progress)
             settle_open(run, ctx.parts, ctx.ledger, lease, as_of=plan.as_of)
         tally = ctx.tallies(plan, run)
+        if isinstance(error, CancelledRunError) and not sum(tally.values(), Tally()).clean:
+            # No later run goes on with a cancelled one, so nobody else will tell of what failed.
+            error.exit_code = ExitCode.STORE
         ctx.ledger.move(
             run,
-            RunState.FAILED if final else RunState.INTERRUPTED,
+            _ended(error, stopped=not final),
             owner=ctx.setting.owner,
             change=RunChange(
                 finished_at=ctx.clock.now(), tally=tally, reason=str(error), exit_code=code_of(error)
@@ -98,6 +102,12 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: Ba
         _untold(run, second)
     if isinstance(error, SafeDeleteError):
         error.deleted = None if tally is None else sum(tally.values(), Tally()).deleted
+
+
+def _ended(error: BaseException, *, stopped: bool) -> RunState:
+    if isinstance(error, CancelledRunError):
+        return RunState.CANCELLED
+    return RunState.INTERRUPTED if stopped else RunState.FAILED
 
 
 def _untold(run: str, second: SafeDeleteError) -> None:

@@ -4,41 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from datetime import datetime
+from os import PathLike
+from typing import Any, Final
 
 import structlog
 
 from safedelete.core.outcome import Tally
+from safedelete.core.redact import redact
 from safedelete.core.run import UNFINISHED, RunState
 from safedelete.declare.jobs import Job
-from safedelete.errors import ExitCode, IncompleteError, LockLostError, SafeDeleteError
+from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
 from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord, Silence, Teller
 from safedelete.runner.ending import code_of
+from safedelete.runner.pause import refuse_paused
+from safedelete.runner.program import run_program
 from safedelete.runner.report import Report
 
 log = structlog.get_logger("safedelete.run")
+
+TERM_SHARE: Final = 0.4
+"""Share of the grace that a program has between SIGTERM and SIGKILL; the rest is for recording how the run ended."""
 
 
 class Context:
     """What a job's function is handed. Implements ``declare.RunContext``."""
 
-    def __init__(self, lease: Lease, stop: Stop, *, dry_run: bool) -> None:
+    def __init__(self, ctx: FunctionContext, lease: Lease, deadline: datetime, *, run: str | None) -> None:
+        self._ctx = ctx
         self._lease = lease
-        self._stop = stop
-        self._dry_run = dry_run
+        self._deadline = deadline
+        self._run = run
+        self._log = log.bind(job=ctx.job.name, run=run)
         self.tally = Tally()
 
     @property
     def dry_run(self) -> bool:
         """Whether the function should only say what it would do."""
-        return self._dry_run
+        return self._run is None
+
+    @property
+    def deadline(self) -> datetime:
+        """When the job's timeout ends, aware UTC."""
+        return self._deadline
+
+    @property
+    def log(self) -> Any:
+        """A logger whose lines carry the job's name and the run's id."""
+        return self._log
 
     def checkpoint(self) -> None:
         """Raise when the lock is lost, the deadline has passed or a stop was asked for."""
-        self._stop.between()
+        self._ctx.stop.between()
         self._lease.gate()
 
     def processed(self, items: int) -> None:
@@ -48,6 +72,29 @@ class Context:
     def failed(self, items: int) -> None:
         """Add to the number of items that failed; any makes the run fail."""
         self.tally += Tally(failed=items)
+
+    def exec(
+        self,
+        arguments: Sequence[str],
+        *,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> int:
+        """Run a program to its end, its output into the log; returns its exit status. In a dry run only logs it."""
+        self.checkpoint()
+        if self.dry_run:
+            self._log.info("program not started: dry run", argv=redact(list(map(str, arguments)))[0])
+            return 0
+        return run_program(
+            arguments,
+            check=self.checkpoint,
+            log=self._log,
+            grace=self._ctx.job.grace.total_seconds() * TERM_SHARE,
+            ok=ok,
+            env=env,
+            cwd=cwd,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +109,8 @@ class FunctionContext:
     owner: str
     binding: Binding
     stop: Stop
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around the function itself: refuses what a job may not do."""
     teller: Teller = field(default_factory=Silence)
 
 
@@ -73,10 +122,12 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             through unchanged.
     """
     ctx.ledger.verify(ctx.binding)
+    deadline = ctx.clock.now() + ctx.job.timeout
     lease = ctx.lock.acquire(ctx.job.name, owner=ctx.owner)
     try:
         if dry_run:
-            return _rehearse(ctx, lease)
+            return _rehearse(ctx, lease, deadline)
+        refuse_paused(ctx.ledger, ctx.job.name)
         require(ctx.ledger.probe())
         for record in ctx.ledger.runs(ctx.job.name, limit=10, states=UNFINISHED):
             ctx.ledger.move(
@@ -96,9 +147,9 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
         )
         ctx.ledger.move(run, RunState.RUNNING)
         ctx.teller.started(run)
-        context = Context(lease, ctx.stop, dry_run=False)
+        context = Context(ctx, lease, deadline, run=run)
         try:
-            _call(ctx.job, context)
+            _call(ctx, context)
             lease.fence()
         except BaseException as error:
             ended = _stopped(ctx.stop, error)
@@ -133,10 +184,10 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
         lease.release()
 
 
-def _rehearse(ctx: FunctionContext, lease: Lease) -> Report:
+def _rehearse(ctx: FunctionContext, lease: Lease, deadline: datetime) -> Report:
     """Call the function with ``dry_run`` set; records nothing, since nothing was done."""
-    context = Context(lease, ctx.stop, dry_run=True)
-    _call(ctx.job, context)
+    context = Context(ctx, lease, deadline, run=None)
+    _call(ctx, context)
     code, message = _verdict(context)
     return Report(
         job=ctx.job.name,
@@ -152,10 +203,32 @@ def _verdict(context: Context) -> tuple[ExitCode, str]:
     return code, f"{context.tally.deleted:,} processed, {context.tally.failed:,} failed."
 
 
-def _call(job: Job, context: Context) -> None:
-    result = job.function(context)
-    if inspect.iscoroutine(result):
-        asyncio.run(result)
+def _call(ctx: FunctionContext, context: Context) -> None:
+    with ctx.guard():
+        result = ctx.job.function(context)
+        if inspect.isawaitable(result):
+            _finish(result)
+
+
+def _finish(result: Awaitable[object]) -> None:
+    """Run a coroutine to its end, in a loop of its own that touches no signal handler."""
+
+    async def awaited() -> None:
+        await result
+
+    def in_a_loop() -> None:
+        # Not Runner.run(): that one puts a handler of its own on SIGINT, which belongs to the host.
+        with asyncio.Runner() as runner:
+            runner.get_loop().run_until_complete(awaited())
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        in_a_loop()
+        return
+    # The host calls us from a coroutine: its own loop waits for this call, and cannot run another one.
+    with ThreadPoolExecutor(1, thread_name_prefix="safedelete-job") as pool:
+        pool.submit(copy_context().run, in_a_loop).result()
 
 
 def _stopped(stop: Stop, error: BaseException) -> BaseException:
@@ -170,10 +243,11 @@ def _stopped(stop: Stop, error: BaseException) -> BaseException:
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
+    state = RunState.INTERRUPTED if stopped else RunState.FAILED
     try:
         ctx.ledger.move(
             run,
-            RunState.INTERRUPTED if stopped else RunState.FAILED,
+            RunState.CANCELLED if isinstance(error, CancelledRunError) else state,
             owner=ctx.owner,
             change=RunChange(
                 finished_at=ctx.clock.now(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 import structlog
 
@@ -14,7 +15,8 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import ExitCode, PreflightError, RefusedError, SafeDeleteError, StoreError
-from safedelete.phases.execute import Tools, execute
+from safedelete.phases.execute import execute
+from safedelete.phases.parts import Tools
 from safedelete.phases.plan import announce
 from safedelete.phases.preflight import Groups, preflight, require, require_objects
 from safedelete.phases.seal import TOO_MANY, Sealed
@@ -84,15 +86,19 @@ def run(ctx: PurgeContext) -> Report:
     """Run the whole purge: take over what an earlier run left, plan, decide, prove, seal, execute, verify. Deletes.
 
     Raises:
+        PausedError: Somebody paused it.
         SafeDeleteError: Whatever stopped it, after the ledger has been told.
     """
-    lease = ctx.enter()
+    begun = ctx.clock.now()
+    lease = ctx.start()
     try:
 
         def resume(record: RunRecord, decision: Approved) -> Report:
             log.info("resuming", run=record.run, started_at=record.started_at.isoformat())
             groups = ctx.groups(record.run)
-            return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True)
+            return _go(
+                ctx, decision, record.run, lease, groups, record.sealed_bytes, resumed=True, begun=begun
+            )
 
         resumed = take_over(ctx, lease, resume)
         if resumed is not None:
@@ -114,7 +120,8 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         StalePlanError: It was executed, cancelled, has expired, or no longer fits.
         RefusedError: A limit that the approval does not accept is broken.
     """
-    lease = ctx.enter()
+    begun = ctx.clock.now()
+    lease = ctx.start()
     try:
         mark_crashed(ctx)
         record = ctx.ledger.record(run)
@@ -122,7 +129,8 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
         decision = ctx.decide(sealed, approval_of(ctx, record))
         if isinstance(decision, Refused):
             raise ctx.refusal(decision, record.run, "The approval does not cover this.")
-        return _go(ctx, decision, record.run, lease, ctx.groups(record.run), record.sealed_bytes)
+        groups = ctx.groups(record.run)
+        return _go(ctx, decision, record.run, lease, groups, record.sealed_bytes, begun=begun)
     finally:
         lease.release()
 
@@ -164,6 +172,7 @@ def _go(
     sealed_bytes: int,
     *,
     resumed: bool = False,
+    begun: datetime | None = None,
 ) -> Report:
     sealed = decision.plan
     ctx.teller.started(run)
@@ -185,12 +194,13 @@ def _go(
             sealed_bytes=sealed_bytes,
             owner=ctx.setting.owner,
             teaches=decision.approval.teaches if decision.approval is not None else None,
+            resumed_at=begun,
             reopened=True,
         ),
     )
     announce(sealed)
     try:
-        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress)
+        tools = Tools(ctx.ledger, lease, ctx.clock, ctx.stop, ctx.progress, ctx.jitter, ctx.brakes)
         execute(decision, cleared, run, ctx.parts, tools)
         with _stoppable(ctx.stop.between, afterwards=False):
             verify(run, ctx.parts, ctx.ledger, lease, stop=ctx.stop, progress=ctx.progress)

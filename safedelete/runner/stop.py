@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from safedelete.errors import DeadlineExceededError, InterruptedRunError
+from safedelete.errors import CancelledRunError, DeadlineExceededError, InterruptedRunError
 from safedelete.phases.parts import Stop
 from safedelete.ports import Clock
 
@@ -26,7 +26,9 @@ def nobody() -> str | None:
     return None
 
 
-def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -> Stop:
+def deadline(
+    clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked, cancelled: Asked = nobody
+) -> Stop:
     """Return the stop of one run that starts now.
 
     Args:
@@ -34,6 +36,7 @@ def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -
         timeout: The job's own deadline, from now.
         grace: How long a stop may take.
         asked: Whether somebody asked for a stop.
+        cancelled: Whether somebody cancelled the run. Asked between batches only: it reads the ledger.
     """
     started = clock.uptime()
     ends = started + timeout.total_seconds()
@@ -46,6 +49,13 @@ def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -
             raise InterruptedRunError(
                 f"The run was asked to stop ({why}) and ended between two batches.",
                 hint="The next run goes on where this one ended.",
+                deleted=None,
+            )
+        by = cancelled()
+        if by is not None:
+            raise CancelledRunError(
+                f"The run was {by}. It ended between two batches.",
+                hint="What it had not got to is kept; nothing goes on with it. The next run plans anew.",
                 deleted=None,
             )
         if clock.uptime() >= ends:
@@ -62,6 +72,11 @@ def deadline(clock: Clock, timeout: timedelta, grace: timedelta, asked: Asked) -
             raise InterruptedRunError(
                 f"The run was asked to stop ({why}) before it had deleted anything.",
                 hint="The next run plans anew.",
+            )
+        by = cancelled()
+        if by is not None:
+            raise CancelledRunError(
+                f"The run was {by}. It had not deleted anything.", hint="The next run plans anew."
             )
         if clock.uptime() >= ends:
             raise DeadlineExceededError(

@@ -13,8 +13,9 @@ from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
 from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open, verify
-from safedelete.ports import Lease, RunChange, RunRecord
+from safedelete.ports import Lease, RunChange, RunRecord, holding
 from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
+from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
 
 log = structlog.get_logger("safedelete.run")
@@ -120,6 +121,9 @@ def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Ap
     """Say why an interrupted run is not resumed; empty when nothing speaks against it but the limits."""
     if fitting is not None:
         return f"run {fitting[0].run}, which is newer, is resumed"
+    cancelled = holding(ctx.ledger.notices("cancel", record.run))
+    if cancelled is not None:
+        return wish(cancelled.who, cancelled.reason)
     why = unfit(ctx, record)
     if why or record.plan is None:
         return why

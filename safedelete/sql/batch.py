@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, GONE, LOCKED, ItemOutcome, Outcome
-from safedelete.errors import StoreError
+from safedelete.errors import StoreError, UnreachedError
 from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
@@ -268,7 +268,7 @@ class SqlRowTransaction:
             now = tuple(self._backend.alive(self.connection))
             open_ = self._backend.in_transaction(self.connection)
         if not open_ or (self._id is not None and now != self._id):
-            raise StoreError(
+            raise UnreachedError(
                 f"The transaction that held the rows of {self.target.name} is gone; nothing of this batch was deleted.",
                 hint="The database restarted, or ended the transaction (idle_in_transaction_session_timeout).",
             )

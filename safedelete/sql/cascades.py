@@ -8,7 +8,7 @@ cascades into itself, for one) need the walk in ``cycles.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,12 +29,15 @@ from sqlalchemy import table as light_table
 from safedelete.core.item import Key
 from safedelete.core.plan import Cascade, CascadeAction, Count, Unknown
 from safedelete.errors import StoreError
-from safedelete.sql.backends.base import TableName
+from safedelete.sql.backends.base import Backend, TableName
 from safedelete.sql.cycles import named_column, walk
 from safedelete.sql.schema import ForeignKey, Schema
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
+
+MOST_LETTERS: Final = 63
+"""Of a name, on PostgreSQL; the other servers take one more."""
 
 _ALTERS: dict[str, CascadeAction] = {"SET NULL": "set null", "SET DEFAULT": "set default"}
 
@@ -188,6 +191,22 @@ def blast_radius(
 def unindexed(schema: Schema) -> list[ForeignKey]:
     """Return the foreign keys whose child column has no index, so that each deleted row scans the child."""
     return [fk for fk in schema.reachable(schema.table) if not schema.has_index(fk.child, fk.columns)]
+
+
+def create_index(fk: ForeignKey, schema: Schema, backend: Backend, quote: Callable[[str], str]) -> str:
+    """Return the statement that gives a foreign key's child column its index.
+
+    Args:
+        fk: The foreign key.
+        schema: Where it is.
+        backend: Whose words to use.
+        quote: Quotes a name where it needs it.
+    """
+    space, table = fk.child
+    columns = ", ".join(quote(c) for c in fk.columns)
+    where = quote(table) if space in (None, schema.default) else f"{quote(str(space))}.{quote(table)}"
+    name = quote("_".join(("ix", table, *fk.columns))[:MOST_LETTERS])
+    return f"CREATE INDEX {'CONCURRENTLY ' if backend.name == 'postgresql' else ''}{name} ON {where} ({columns});"
 
 
 def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> dict[str, int]:

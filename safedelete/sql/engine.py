@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from safedelete.errors import ConfigError, InterruptedRunError, StoreError
+from safedelete.errors import ConfigError, InterruptedRunError, StoreError, UnreachedError
 from safedelete.sql.backends import Backend, SQLite, Timeouts, backend_for
 from safedelete.sql.backends.sqlite import BEGIN
 from safedelete.sql.failures import code, is_cancelled, translated, words
@@ -129,7 +129,7 @@ class Database:
         try:
             connection = self.engine.connect()
         except SQLAlchemyError as error:
-            raise StoreError(
+            raise UnreachedError(
                 f"The database {self.name} does not answer: {words(error)}.",
                 hint="Check that it runs, that its address is right, and that this host and role may connect.",
             ) from error

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from safedelete.core.item import Key
 from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
-from safedelete.errors import StoreError
-from safedelete.sql.failures import Cause, Failure, words
+from safedelete.errors import StoreError, UnreachedError
+from safedelete.sql.failures import Cause, Failure, is_unreached, words
 from safedelete.sql.keys import as_asked
 from safedelete.sql.owned import Named
 from safedelete.sql.touched import Touched
@@ -205,7 +205,8 @@ class Eraser:
         if isinstance(error, DBAPIError) and (
             error.connection_invalidated or not self._backend.in_transaction(self.connection)
         ):
-            raise StoreError(
+            kind = UnreachedError if is_unreached(error) else StoreError
+            raise kind(
                 f"The transaction on {self.target.name} ended while deleting: {words(error)}. Nothing of this batch was deleted.",
                 hint="The connection was lost, or a trigger rolled the whole transaction back.",
             ) from error

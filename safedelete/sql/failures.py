@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from safedelete.errors import BusyError, StoreError, UnfitKeysError
+from safedelete.errors import (
+    BusyError,
+    NoSpaceError,
+    SchemaChangedError,
+    StoreError,
+    UnfitKeysError,
+    UnreachedError,
+)
 
 
 class Cause(StrEnum):
@@ -72,16 +79,42 @@ def translated(doing: str, *, hint: str = "", deleted: int | None = 0) -> Iterat
 
     Raises:
         BusyError: Another transaction was in the way; trying again may help.
+        UnreachedError: The connection was lost; trying again on another may help.
+        NoSpaceError: The disk is full.
+        SchemaChangedError: A table or column is not there.
         StoreError: Any other database error.
     """
     try:
         yield
     except SQLAlchemyError as error:
-        kind = BusyError if is_busy(error) else UnfitKeysError if code(error) in _UNFIT else StoreError
+        kind = _kind(error)
         fate = "; the connection was lost" if lost(error) else ""
         raise kind(
-            f"The database failed while {doing}: {words(error)}{fate}.", hint=hint, deleted=deleted
+            f"The database failed while {doing}: {words(error)}{fate}.",
+            hint=_HINTS.get(kind, hint),
+            deleted=deleted,
         ) from error
+
+
+def is_unreached(error: BaseException) -> bool:
+    """Whether the connection was lost, or the server takes none at the moment."""
+    found = code(error)
+    return lost(error) or found in _UNREACHED or (len(found) == 5 and found.startswith("08"))
+
+
+def _kind(error: BaseException) -> type[StoreError]:
+    found, said = code(error), words(error)
+    if is_busy(error):
+        return BusyError
+    if is_unreached(error):
+        return UnreachedError
+    if found in _FULL or "error 28 from storage engine" in said or "Errcode: 28" in said:
+        return NoSpaceError
+    if found in _UNFIT:
+        return UnfitKeysError
+    if found in _ABSENT or (found == "SQLITE_ERROR" and said.startswith(("no such table", "no such column"))):
+        return SchemaChangedError
+    return StoreError
 
 
 def is_cancelled(error: BaseException) -> bool:
@@ -93,6 +126,35 @@ def is_cancelled(error: BaseException) -> bool:
     found = code(error)
     return found in {"1317", "SQLITE_INTERRUPT"} or (found == "57014" and "user request" in words(error))
 
+
+_UNREACHED = frozenset(
+    {
+        "57P01",
+        "57P02",
+        "57P03",
+        "25P03",
+        "53300",
+        "1040",
+        "1053",
+        "1927",
+        "2002",
+        "2003",
+        "2006",
+        "2013",
+        "2055",
+    }
+)
+"""Of PostgreSQL: shut down, crashed, starting up, idle for too long, no connection left; of MariaDB the same."""
+
+_FULL = frozenset({"53100", "1021", "1114", "SQLITE_FULL"})
+
+_ABSENT = frozenset({"42P01", "42703", "3F000", "1146", "1054", "1049"})
+"""No such table, column or schema."""
+
+_HINTS: Mapping[type[StoreError], str] = {
+    NoSpaceError: "Make room on the database's disk, or raise its quota; then run again, which goes on from the ledger.",
+    SchemaChangedError: "The schema changed since the plan was made. Correct the job file, and plan again.",
+}
 
 _UNFIT = frozenset({"42846", "42883", "42804", "22P02"})
 """PostgreSQL's codes for values that cannot be compared with, or cast to, a column's type."""

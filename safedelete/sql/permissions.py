@@ -8,10 +8,10 @@ fail, a trigger that would fire, a replica) is asked of the server's catalog.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, delete, literal_column, select, text
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, delete, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
@@ -19,20 +19,29 @@ from safedelete.core.item import ObjectRef
 from safedelete.errors import ConfigError, SafeDeleteError, StoreError
 from safedelete.ports import Proof, Verdict
 from safedelete.sql import predicate
+from safedelete.sql.boot import proving
 from safedelete.sql.catalog import PostgresCatalog
 from safedelete.sql.failures import code, words
+from safedelete.sql.lint import NEVER
 from safedelete.sql.rows import SqlRows
 
-NEVER: Final = literal_column("1") == literal_column("0")
+MOST_SKEW: Final = timedelta(minutes=1)
+"""Most that the database's clock and the host's may differ."""
 _DENIED: Final = frozenset({"42501", "25006", "1142", "1143", "1044", "1227", "1290", "1792", "1370", "1836"})
 _DENIED_SQLITE: Final = ("SQLITE_READONLY", "SQLITE_AUTH", "SQLITE_PERM", "SQLITE_CANTOPEN")
 
 
 class SqlProber:
-    """``Prober`` for one table target. Writes no data."""
+    """``Prober`` for one table target. Writes no data.
 
-    def __init__(self, target: SqlRows) -> None:
+    Args:
+        target: The target.
+        now: The clock that cutoffs are computed from.
+    """
+
+    def __init__(self, target: SqlRows, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.target = target
+        self._now = now
 
     def probe(self, as_of: datetime, sample: Sequence[ObjectRef]) -> Sequence[Proof]:
         """Prove each permission the target needs. Idempotent.
@@ -70,6 +79,8 @@ class SqlProber:
             found.append(self._try(f"writing beside {target.database.name}", "", self._create, as_of))
         if target.database.backend.name == "mysql":
             found.append(self._read_only())
+        if target.database.backend.name != "sqlite":
+            found.append(self._clock())
         return _merged(found)
 
     def _try(
@@ -149,7 +160,29 @@ class SqlProber:
     def _create(self, connection: Connection, as_of: datetime) -> None:
         # An unwritable folder shows only when a journal has to be made, so something must be written and taken back.
         del as_of
-        connection.execute(CreateTable(Table("_safedelete_probe", MetaData(), Column("x", Integer))))
+        with proving():
+            connection.execute(CreateTable(Table("_safedelete_probe", MetaData(), Column("x", Integer))))
+
+    def _clock(self) -> Proof:
+        """Rows were dated by the one clock and are judged by the other."""
+        subject = f"clock of {self.target.database.name}"
+        before = self._now()
+        try:
+            there = self.target.database.now()
+        except StoreError as error:
+            return Proof(subject, Verdict.UNKNOWN, str(error), error.hint)
+        after = self._now()
+        if before - MOST_SKEW <= there <= after + MOST_SKEW:
+            return Proof(subject, Verdict.ALLOWED)
+        skew = there - before if there < before else there - after
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            f"The database's clock is {abs(skew).total_seconds():,.0f} s {'behind' if there < before else 'ahead of'} this "
+            f"host's ({there.isoformat(timespec='seconds')} and {after.isoformat(timespec='seconds')}); a cutoff would be off "
+            "by as much.",
+            "Set both clocks by NTP.",
+        )
 
     def _read_only(self) -> Proof:
         # An administrator's account writes to a read-only server without an error.

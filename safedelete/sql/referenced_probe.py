@@ -13,7 +13,7 @@ from safedelete.core.item import ObjectRef
 from safedelete.errors import StoreError
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.failures import code, words
-from safedelete.sql.permissions import NEVER
+from safedelete.sql.lint import NEVER
 from safedelete.sql.referenced import Column, SqlReferences
 
 _DENIED: Final = frozenset({"42501", "1142", "1143", "1044"})

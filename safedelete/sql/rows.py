@@ -16,9 +16,11 @@ from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError, StoreError
 from safedelete.sql import predicate
 from safedelete.sql.batch import SqlRowTransaction
+from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
 from safedelete.sql.keys import KeyColumns
+from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
 from safedelete.sql.shared import named
@@ -90,7 +92,9 @@ class SqlRows:
         self.__dict__.pop("schema", None)
         self.schema.require(self.rows)
         self._refuse_cascades()
+        self._refuse_scans()
         with self.database.connected() as connection:
+            require_fit(self, connection, as_of)
             return Survey(self, connection, as_of).plan(portion=portion, since=since)
 
     def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:
@@ -257,6 +261,24 @@ class SqlRows:
                     f"Rows({self.name}): {path} takes rows of {other.name} that its own predicate may keep.",
                     hint=f"If they may go with their parent all the same, say may_touch=[{other.name!r}].",
                 )
+
+    def _refuse_scans(self) -> None:
+        """Raise where each deleted row would make the database read a whole child table to find what references it."""
+        slow = [] if self.rows.allow_unindexed_fk else unindexed(self.schema)
+        if not slow:
+            return
+        named = "; ".join(
+            f"{self.schema.display(fk.child)} ({', '.join(fk.columns)}), by {fk.name}" for fk in slow
+        )
+        quote = self.database.engine.dialect.identifier_preparer.quote
+        wanted = dict.fromkeys(create_index(fk, self.schema, self.database.backend, quote) for fk in slow)
+        raise ConfigError(
+            f"Rows({self.name}): foreign keys without an index: {named}. Every row deleted from the table that they "
+            "reference makes the database read the whole child table.",
+            hint="\n".join(
+                [*wanted, "Or accept it with allow_unindexed_fk=True, where the child tables stay small."]
+            ),
+        )
 
     def _sealed(self, found: Sequence[Any]) -> Iterator[SealedRow]:
         width = len(self.keys)

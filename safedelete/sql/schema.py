@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Inspector, Table, inspect, text
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from sqlalchemy.exc import SAWarning
 from sqlalchemy.sql import visitors
+from sqlalchemy.types import TypeEngine
 
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
@@ -55,6 +57,7 @@ class Schema:
         indexes: By table, the column lists of its indexes and keys, in order.
         primary_keys: By table.
         names: By table, every column's name.
+        types: The target's columns' types, as reflected.
         kind: ``table``, or ``view`` for a view in the table's place.
     """
 
@@ -65,6 +68,7 @@ class Schema:
     foreign_keys: tuple[ForeignKey, ...] = ()
     indexes: dict[TableName, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     primary_keys: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
+    types: dict[str, TypeEngine[Any]] = field(default_factory=dict)
     kind: str = "table"
 
     @classmethod
@@ -170,9 +174,8 @@ class _Reader:
         schema, name = self.target
         here = self.inspector.has_table(name, schema=schema)
         kind = "view" if here and name in self.inspector.get_view_names(schema=schema) else "table"
-        columns = (
-            frozenset(c["name"] for c in self.inspector.get_columns(name, schema=schema)) if here else None
-        )
+        described = self.inspector.get_columns(name, schema=schema) if here else []
+        columns = frozenset(c["name"] for c in described) if here else None
         indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
@@ -186,9 +189,7 @@ class _Reader:
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space):
                 indexes[table] = tuple(
-                    tuple(c for c in index["column_names"] if c is not None)
-                    for index in found
-                    if None not in index["column_names"] and not _partial(index)
+                    tuple(index["column_names"]) for index in found if self._finds(table, index)
                 )
             for table, found in self._multi("get_multi_unique_constraints", space):
                 indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
@@ -204,6 +205,7 @@ class _Reader:
             foreign_keys=tuple(foreign),
             indexes=indexes,
             primary_keys=keys,
+            types={c["name"]: c["type"] for c in described},
             kind=kind,
         )
 
@@ -288,14 +290,27 @@ class _Reader:
             )
         return found
 
-    def _invalid(self) -> frozenset[str]:
+    def _finds(self, table: TableName, index: Any) -> bool:
+        """Whether an index finds the rows of any one value: built to its end, of a kind that can, and of all rows."""
+        columns = index["column_names"]
+        if None in columns or (table[0], index["name"]) in self._invalid:
+            return False
+        options = index.get("dialect_options") or {}
+        if (options.get("postgresql_using") or "btree") not in ("btree", "hash"):
+            return False
+        # A foreign key looks for a value, never for NULL, so an index without the NULLs serves it as well.
+        return not _partial(index) or any(_skips_nulls(index, column) for column in columns)
+
+    @cached_property
+    def _invalid(self) -> frozenset[TableName]:
         """Name indexes that failed while they were built (CONCURRENTLY): they are there, and prove nothing."""
         if self.dialect != "postgresql":
             return frozenset()
         statement = text(
-            "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT i.indisvalid"
+            "SELECT n.nspname, c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT i.indisvalid"
         )
-        return frozenset(self.connection.execute(statement).scalars())
+        return frozenset((schema, name) for schema, name in self.connection.execute(statement))
 
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target
@@ -309,11 +324,22 @@ class _Reader:
             if index.get("unique")
             and None not in index["column_names"]
             and not _partial(index)
-            and index["name"] not in self._invalid()
+            and (schema, index["name"]) not in self._invalid
         ]
         return tuple(found)
 
 
 def _partial(index: Any) -> bool:
+    return _condition(index) is not None
+
+
+def _condition(index: Any) -> Any:
     options = index.get("dialect_options") or {}
-    return any(name.endswith("_where") and options[name] is not None for name in options)
+    return next(
+        (options[name] for name in options if name.endswith("_where") and options[name] is not None), None
+    )
+
+
+def _skips_nulls(index: Any, column: str) -> bool:
+    said = "".join(c for c in str(_condition(index)) if c not in '()"').casefold().split()
+    return said == [*column.casefold().split(), "is", "not", "null"]

@@ -56,6 +56,8 @@ class Survey:
         objects, size, conditional = self._objects()
         cascades, warnings = self._cascades()
         self.notes += warnings
+        nulls, ageless = self._nulls(), self._ageless()
+        self._tell_idle_conditions(total, nulls, ageless)
         return TargetPlan(
             name=self.target.name,
             kind="rows",
@@ -64,8 +66,8 @@ class Survey:
             total=total,
             objects=objects,
             bytes=size,
-            nulls=self._nulls(),
-            ageless=self._ageless(),
+            nulls=nulls,
+            ageless=ageless,
             # Without a time test there is no "then" that could have left none.
             late=None if since is None or not self.target.time_tests else self._late(since),
             cutoff=cutoff,
@@ -197,6 +199,15 @@ class Survey:
             return None
         where = self._without_age
         return where if isinstance(where, Unknown) else self.count(self._number(where))
+
+    def _tell_idle_conditions(self, total: Count, nulls: Count, ageless: Count | None) -> None:
+        """Tell where the conditions beside the age test keep no row at all: they may not be what was meant."""
+        counts = (total, nulls, ageless)
+        beside = any(not predicate.time_tests([p]) for p in self.rows.predicates)
+        if beside and all(isinstance(c, int) for c in counts) and total and ageless == total - nulls:  # type: ignore[operator]
+            self.notes.append(
+                f"Without its age test the predicate matches all {ageless:,} rows that have a time: its other conditions keep none."
+            )
 
     def _late(self, since: datetime) -> Count:
         return self.count(self._number(self.target.sealable()), predicate.parameters(self.rows, since))

@@ -10,14 +10,15 @@ from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
+from safedelete.wiring.operate import Paused, cancel, ledgers, pause, paused, prune_ledger, status, unpause
 from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.setup import init, init_sql
 from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
     approve,
-    cancel,
     check,
+    declared_of,
     execute,
     history,
     owner_of,
@@ -31,6 +32,7 @@ from safedelete.wiring.verbs import (
 __all__ = [
     "APPROVAL_WINDOW",
     "Deployment",
+    "Paused",
     "PlatformName",
     "Settings",
     "approve",
@@ -38,20 +40,27 @@ __all__ = [
     "cancel",
     "cancel_statements",
     "check",
+    "declared_of",
     "execute",
     "followed",
     "history",
     "init",
     "init_sql",
+    "ledgers",
     "lint_jobs",
     "owner_of",
+    "pause",
+    "paused",
     "plan",
+    "prune_ledger",
     "reconcile",
     "record_unfinished",
     "run",
     "show",
     "shown",
+    "status",
     "story",
+    "unpause",
 ]
 
 if not structlog.is_configured():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
+import random
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,9 +19,10 @@ from typing import Final
 from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Orphans, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
-from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, quiet
+from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, RowPart, quiet
 from safedelete.ports import Binding, ObjectStore, Prober, Teller
 from safedelete.runner.context import PurgeContext, Setting
+from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import Asked, deadline, nobody
 from safedelete.s3.advice import S3Adviser
 from safedelete.s3.below import OwnedObjectsReader
@@ -34,6 +37,7 @@ from safedelete.s3.target import PrefixTarget
 from safedelete.sql import inflight
 from safedelete.sql.engine import Database, Timeouts
 from safedelete.sql.fingerprint import definition, orphans_definition
+from safedelete.sql.lag import ReplicationLag
 from safedelete.sql.permissions import SqlProber
 from safedelete.sql.referenced import SqlReferences
 from safedelete.sql.referenced_probe import ReferenceProber
@@ -55,6 +59,16 @@ def new_run(clock: SystemClock) -> str:
 def new_owner() -> str:
     """Return a name for one run's process: host, process id, and what tells two runs of one process apart."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def caller_of(database: Database) -> str:
+    """Return who calls: login and host, and the database's role where there is one. Reads only."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's arbitrary user id has no name.
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} {database.caller}".strip()
 
 
 def fingerprint(purge: Purge) -> str:
@@ -123,6 +137,26 @@ def opened(
         ledger.dispose()
 
 
+@contextmanager
+def ledger_opened(settings: Settings, job: Declared | None) -> Iterator[tuple[Database, SqlLedger]]:
+    """Connect to a job's ledger alone: its target need not be reachable, nor even be known on this host."""
+    source = job.database if isinstance(job, Purge) else None
+    database = Database(settings.ledger_url or source, timeouts=_within_lease(settings.lease_seconds))
+    try:
+        yield database, SqlLedger(database.engine, database.identity)
+    finally:
+        database.dispose()
+
+
+def one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
+    """Return one job for each ledger that these keep their runs in."""
+    if settings.ledger_url is not None:
+        return list(jobs[:1])
+    return list(
+        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
+    )[::-1]
+
+
 def _within_lease(seconds: float) -> Timeouts:
     """Return a batch's timeouts, all below the lease: a holder that hangs must not outlive its right to delete."""
     usual = Timeouts()
@@ -147,9 +181,10 @@ def context_of(
     """Connect everything a purge needs, and close it afterwards."""
     settings = settings or Settings.read()
     clock = clock or SystemClock()
-    with opened(settings, purge) as (database, ledger):
+    with opened(settings, purge) as (database, ledger), ExitStack() as held:
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
+        owner = new_owner()
         lock, probers = lock_of(purge, database, ledger, settings, clock)
         # The lock protects the whole purge, so it is proven once, with the first target.
         parts[0] = replace(parts[0], probers=(*parts[0].probers, *probers))
@@ -169,16 +204,38 @@ def context_of(
                 environment=settings.environment,
                 database=_where(database),
                 caller=caller,
-                owner=new_owner(),
+                owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
             ),
-            stop=deadline(clock, purge.timeout, purge.grace, asked),
+            stop=deadline(
+                clock,
+                purge.timeout,
+                purge.grace,
+                asked,
+                cancellation(ledger, purge.name, owner, clock),
+            ),
             progress=progress,
+            jitter=random.SystemRandom().random,
+            brakes=_brakes(purge, database, held),
             manifest=manifest,
             teller=teller or Telling(purge, settings, clock),
         )
         with working(purge.name, context.setting.owner, ledger, clock, context.teller):
             yield context
+
+
+def _brakes(purge: Purge, database: Database, held: ExitStack) -> tuple[Brake, ...]:
+    found: list[Brake] = []
+    if purge.max_replication_lag is not None:
+        replicas = [Database(source) for source in purge.replicas]
+        for replica in replicas:
+            _open.add(replica)
+            held.callback(_open.discard, replica)
+            held.callback(replica.dispose)
+        found.append(ReplicationLag(database, purge.max_replication_lag, replicas))
+    if purge.pause_when is not None:
+        found.append(purge.pause_when)
+    return tuple(found)
 
 
 def _where(database: Database) -> str:
@@ -306,7 +363,7 @@ def _row_part(
     return RowPart(
         rows,
         Buckets(stores) if stores else None,
-        (SqlProber(rows), *probers),
+        (SqlProber(rows, clock.now), *probers),
         frozenset(target.may_touch),
         missing_ok=any(keys.missing_ok for keys in target.owns),
         owned=OwnedObjectsReader(owned, lists=any(keys.prefix is not None for keys in target.owns))

@@ -12,10 +12,10 @@ from safedelete.errors import ConfigError
 from safedelete.ledger.setup import create, ddl, initialise
 from safedelete.ledger.tables import metadata as ledger_tables
 from safedelete.locks.lease import metadata as lease_tables
-from safedelete.ports import Binding
+from safedelete.ports import Binding, Notice
 from safedelete.sql.engine import Database
-from safedelete.wiring.connect import buckets_of, opened
-from safedelete.wiring.settings import Settings
+from safedelete.wiring.connect import buckets_of, caller_of, opened
+from safedelete.wiring.settings import Settings, SystemClock
 
 
 def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | None = None) -> Sequence[str]:
@@ -49,9 +49,12 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
             if ledger.database != database.identity:
                 created += create(ledger.engine, lease_tables)
     for home in homes.values():
-        with opened(settings, home.first, may_create=True) as (_, ledger):
+        with opened(settings, home.first, may_create=True) as (database, ledger):
             binding = Binding(named, frozenset(home.databases), buckets_of(home.jobs))
             created += initialise(ledger.engine, binding, adopt=adopt)
+            for job in home.jobs:
+                now = SystemClock().now()
+                ledger.say(Notice(kind="declared", subject=job.name, since=now, who=caller_of(database)))
     return list(dict.fromkeys(created))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -28,11 +25,21 @@ from safedelete.runner import purge as runner
 from safedelete.runner import review
 from safedelete.runner.context import APPROVAL_WINDOW, DRAWN, HISTORY, PurgeContext
 from safedelete.runner.function import FunctionContext, run_function
+from safedelete.runner.pause import cancellation
 from safedelete.runner.report import Report
 from safedelete.runner.stop import Asked, deadline, nobody
+from safedelete.sql.boot import refusing_ddl
 from safedelete.sql.engine import Database
 from safedelete.sql.rows import SqlRows
-from safedelete.wiring.connect import context_of, new_owner, new_run, opened
+from safedelete.wiring.connect import (
+    caller_of,
+    context_of,
+    ledger_opened,
+    new_owner,
+    new_run,
+    one_for_each_ledger,
+    opened,
+)
 from safedelete.wiring.lint import Deployment, lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -108,6 +115,7 @@ def run(
     with told(telling) as reports:
         if isinstance(job, Purge):
             with (
+                refusing_ddl(job.name, allowed=job.allow_ddl),
                 context_of(job, asked=asked, progress=progress, manifest=manifest, teller=telling) as ctx,
                 telling.remembering(ctx.ledger),
             ):
@@ -119,7 +127,10 @@ def run(
 
 def _dry_run(job: Declared, telling: Telling, *, asked: Asked, progress: Progress) -> Report:
     if isinstance(job, Purge):
-        with context_of(job, asked=asked, progress=progress, teller=telling) as ctx:
+        with (
+            refusing_ddl(job.name, allowed=job.allow_ddl),
+            context_of(job, asked=asked, progress=progress, teller=telling) as ctx,
+        ):
             return runner.dry_run(ctx)
     return _run_function(job, telling, dry_run=True, asked=asked)
 
@@ -142,7 +153,10 @@ def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) ->
                 new_run=lambda: new_run(clock),
                 owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), frozenset()),
-                stop=deadline(clock, job.timeout, job.grace, asked),
+                stop=deadline(
+                    clock, job.timeout, job.grace, asked, cancellation(ledger, job.name, owner, clock)
+                ),
+                guard=lambda: refusing_ddl(job.name, allowed=job.allow_ddl),
                 teller=telling,
             ),
             dry_run=dry_run,
@@ -154,6 +168,7 @@ def execute(purge: Purge, run: str, *, asked: Asked = nobody, progress: Progress
     telling = Telling(purge, Settings.read(), SystemClock())
     with (
         told(telling) as reports,
+        refusing_ddl(purge.name, allowed=purge.allow_ddl),
         context_of(purge, asked=asked, progress=progress, teller=telling) as ctx,
         telling.remembering(ctx.ledger),
     ):
@@ -199,16 +214,16 @@ Where = Declared | Sequence[Declared] | None
 
 
 @contextmanager
-def _found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRecord]]:
+def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRecord]]:
     """Open the ledger that a run is recorded in; looks in every one there is."""
     settings = Settings.read()
     jobs: list[Declared | None] = list(where) if isinstance(where, Sequence) else [where]
     holders: dict[str, Declared | None] = {}
     missing: NoSuchRunError | None = None
     trouble: SafeDeleteError | None = None
-    for job in _one_for_each_ledger(jobs, settings):
+    for job in one_for_each_ledger(jobs, settings):
         try:
-            with opened(settings, job) as (_, ledger):
+            with ledger_opened(settings, job) as (_, ledger):
                 ledger.binding()
                 holders[ledger.record(run).run] = job
         except NoSuchRunError as error:
@@ -227,16 +242,8 @@ def _found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunRec
     if missing is not None and not holders:
         raise missing
     ((name, job),) = holders.items()
-    with opened(settings, job) as (database, ledger):
+    with ledger_opened(settings, job) as (database, ledger):
         yield database, ledger, ledger.record(name)
-
-
-def _one_for_each_ledger(jobs: Sequence[Declared | None], settings: Settings) -> list[Declared | None]:
-    if settings.ledger_url is not None:
-        return list(jobs[:1])
-    return list(
-        {str(job.database) if isinstance(job, Purge) else "": job for job in reversed(jobs)}.values()
-    )[::-1]
 
 
 def approve(
@@ -256,29 +263,23 @@ def approve(
         expires_in: How long the approval lasts, at most as long as the sealed plan: 24 hours.
         teaches: How often the run counts for what is usual.
     """
-    with _found(job, run) as (database, ledger, record):
-        who = f"{_user()}@{socket.gethostname()} {database.caller}".strip()
+    with found(job, run) as (database, ledger, record):
+        who = caller_of(database)
         return review.approve(
             ledger, SystemClock(), record.run, reason=reason, who=who, expires_in=expires_in, teaches=teaches
         )
 
 
-def cancel(purge: Purge, run: str, *, reason: str) -> Report:
-    """End a run that waits or was interrupted, so that nothing goes on with it. Writes to the ledger; deletes nothing."""
-    with context_of(purge) as ctx:
-        return review.cancel(ctx, run, reason=reason, who=ctx.setting.owner)
-
-
 def history(job: Declared, *, limit: int = 20) -> Sequence[RunRecord]:
     """Return a job's newest runs, newest first. Reads only."""
-    with opened(Settings.read(), job) as (_, ledger):
+    with ledger_opened(Settings.read(), job) as (_, ledger):
         ledger.binding()
         return ledger.runs(job.name, limit=limit)
 
 
 def story(job: Where, run: str) -> tuple[RunRecord, Sequence[RunRecord]]:
     """Return a run with the runs of its job before it, newest first. Reads only."""
-    with _found(job, run) as (_, ledger, record):
+    with found(job, run) as (_, ledger, record):
         try:
             runs = ledger.runs(record.job, limit=HISTORY)
         except LedgerError as error:
@@ -296,14 +297,30 @@ def owner_of(jobs: Iterable[Declared], run: str) -> Purge:
         LedgerError: There is no such run.
     """
     known = list(jobs)
-    with _found(known, run) as (_, _, record):
+    job = declared_of(known, run)
+    if not isinstance(job, Purge):
+        raise ConfigError(
+            f"Run {run} is of {job.name!r}, which the job file does not declare as a purge.",
+            hint=f"It declares: {', '.join(job.name for job in known)}.",
+        )
+    return job
+
+
+def declared_of(jobs: Sequence[Declared], run: str) -> Declared:
+    """Return the job that a recorded run is of. Reads only.
+
+    Raises:
+        ConfigError: The job file declares no such job.
+        LedgerError: There is no such run.
+    """
+    with found(jobs, run) as (_, _, record):
         pass
-    for job in known:
-        if job.name == record.job and isinstance(job, Purge):
+    for job in jobs:
+        if job.name == record.job and job.kind == record.kind:
             return job
     raise ConfigError(
-        f"Run {record.run} is of {record.job!r}, which the job file does not declare as a purge.",
-        hint=f"It declares: {', '.join(job.name for job in known)}.",
+        f"Run {record.run} is of {record.job!r}, which the job file does not declare as a {record.kind}.",
+        hint=f"It declares: {', '.join(job.name for job in jobs)}.",
     )
 
 
@@ -317,20 +334,12 @@ def show(job: Where, run: str) -> RunRecord:
     Raises:
         LedgerError: There is no such run, or more than one.
     """
-    with _found(job, run) as (_, _, record):
+    with found(job, run) as (_, _, record):
         return record
 
 
 @contextmanager
 def shown(job: Where, run: str) -> Iterator[tuple[RunRecord, Approval | None, Iterator[StoredBatch]]]:
     """Open one run with its approval and its batches. Reads only."""
-    with _found(job, run) as (_, ledger, record):
+    with found(job, run) as (_, ledger, record):
         yield record, ledger.approval(record.run), ledger.batches(record.run)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's arbitrary user id has no name.
-        return f"uid {os.getuid()}"

@@ -16,7 +16,18 @@ from safedelete.core.plan import Plan, TargetPlan
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import ObjectBatch, RowBatch, digest
 from safedelete.errors import BindingError, LedgerError, LockHeldError, LockLostError
-from safedelete.ports import BatchRef, Binding, Ledger, Lock, RunChange, RunRecord, Transaction, Verdict
+from safedelete.ports import (
+    BatchRef,
+    Binding,
+    Ledger,
+    Lock,
+    Notice,
+    RunChange,
+    RunRecord,
+    Transaction,
+    Verdict,
+    holding,
+)
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 BOUND = Binding("test", frozenset({"main"}), frozenset({"acme-uploads"}))
@@ -45,6 +56,55 @@ class LedgerContract:
         ledger.seal(BatchRef("RUNA", 0, 1), ROWS)
         ledger.seal(BatchRef("RUNA", 1, 0), OBJECTS)
         return ledger
+
+    # --- what people say
+
+    def a_pause(self, reason: str = "a migration", at: datetime = AT) -> Notice:
+        return Notice(kind="pause", subject="purge", since=at, who="ann@desk app", reason=reason)
+
+    def test_a_notice_is_read_back_as_it_was_said(self, ledger: Ledger) -> None:
+        assert ledger.notices("pause", "purge") == []
+        assert ledger.say(self.a_pause())
+        assert ledger.notices("pause", "purge") == [self.a_pause()]
+        assert ledger.notices("pause", "purge-more") == []
+        assert ledger.notices("cancel", "purge") == []
+
+    def test_a_notice_that_holds_is_not_said_twice(self, ledger: Ledger) -> None:
+        assert ledger.say(self.a_pause())
+        assert not ledger.say(self.a_pause("another reason", AT + timedelta(hours=1)))
+        assert ledger.notices("pause", "purge") == [self.a_pause()]
+
+    def test_a_notice_that_was_taken_back_is_kept_and_another_may_be_said(self, ledger: Ledger) -> None:
+        later = AT + timedelta(hours=1)
+        ledger.say(self.a_pause())
+        assert ledger.take_back("pause", "purge", at=later, who="bob@desk") == [self.a_pause()]
+        assert ledger.take_back("pause", "purge", at=later, who="eve@desk") == []
+        ended = replace(self.a_pause(), ended_at=later, ended_by="bob@desk")
+        assert ledger.notices("pause", "purge") == [ended]
+        assert holding(ledger.notices("pause", "purge")) is None
+        again = self.a_pause("again", AT + timedelta(hours=2))
+        assert ledger.say(again)
+        assert ledger.notices("pause", "purge") == [again, ended]
+
+    def test_a_run_learns_of_its_own_cancellation_only(self, ledger: Ledger) -> None:
+        ledger.begin(a_run())
+        ledger.begin(replace(a_run("RUNB"), owner="host:2"))
+        wish = Notice(kind="cancel", subject="RUNA", since=AT, who="ann", reason="wrong table")
+        ledger.say(wish)
+        assert ledger.cancelled("purge", "host:1") == wish
+        assert ledger.cancelled("purge", "host:2") is None
+        assert ledger.cancelled("another", "host:1") is None
+        ledger.move("RUNA", RunState.RUNNING)
+        assert ledger.cancelled("purge", "host:1") == wish
+        ledger.move("RUNA", RunState.CANCELLED)
+        assert ledger.cancelled("purge", "host:1") is None
+
+    def test_when_a_run_was_resumed_is_kept_beside_when_it_began(self, ledger: Ledger) -> None:
+        ledger.begin(a_run())
+        assert ledger.record("RUNA").began_at == AT
+        later = AT + timedelta(hours=24)
+        ledger.move("RUNA", RunState.RUNNING, change=RunChange(resumed_at=later))
+        assert (ledger.record("RUNA").started_at, ledger.record("RUNA").began_at) == (AT, later)
 
     # --- binding
 

@@ -22,6 +22,7 @@ from sqlalchemy import make_url
 
 import safedelete.phases.seal
 import safedelete.runner.context
+import safedelete.runner.pause
 import safedelete.sql.survey
 import safedelete.wiring.connect
 from safedelete.core.decision import Approved, Decision
@@ -130,6 +131,8 @@ def stray_calls() -> None:
 
 def serve() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    # Asked at the first batch only: each second's question would be a boundary at a moment of its own.
+    safedelete.runner.pause.EVERY = float("inf")  # type: ignore[misc]
     safedelete.phases.seal.ROWS_A_BATCH = safedelete.phases.seal.OBJECTS_A_BATCH = BATCH  # type: ignore[misc]
     safedelete.runner.context.decide = declared_limits_only  # type: ignore[attr-defined]
     # A hundred and twenty counts of coming days are all one to a crash.

@@ -52,7 +52,7 @@ def reading(world: World) -> sa.URL:
     if world.kind == "sqlite":
         return world.url.set(database=f"file:{world.url.database}", query={"mode": "ro", "uri": "true"})
     return world.role(
-        "GRANT SELECT ON uploads, safedelete_run, safedelete_batch, safedelete_meta, safedelete_approval, safedelete_lease"
+        "GRANT SELECT ON uploads, safedelete_run, safedelete_batch, safedelete_meta, safedelete_approval, safedelete_notice, safedelete_lease"
     )
 
 

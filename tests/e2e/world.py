@@ -177,7 +177,7 @@ class World:
         grants += [
             "GRANT SELECT, INSERT, UPDATE ON safedelete_run, safedelete_lease",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON safedelete_batch",
-            "GRANT SELECT ON safedelete_meta, safedelete_approval",
+            "GRANT SELECT ON safedelete_meta, safedelete_approval, safedelete_notice",
         ]
         return self.role(*grants)
 

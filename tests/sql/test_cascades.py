@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from safedelete import Rows, past
 from safedelete.core.plan import Cascade
+from safedelete.errors import ConfigError
 from safedelete.sql import SqlRows
 from tests.sql.acts import survey
 from tests.sql.conftest import AS_OF, Server
@@ -43,7 +45,7 @@ def numbers(cascades: tuple[Cascade, ...]) -> dict[tuple[str, str], Any]:
 def test_blast_radius_follows_every_path_once(server: Server) -> None:
     server.sql(*FAMILY)
     table = family()
-    plan = survey(SqlRows(Rows(table, past(table.c.at)), server.open()))
+    plan = survey(SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), server.open()))
     assert numbers(plan.cascades) == {
         ("b", "delete"): 2,
         ("c", "delete"): 2,
@@ -59,7 +61,7 @@ def test_blast_radius_follows_every_path_once(server: Server) -> None:
 def test_plan_of_the_blast_radius_agrees_with_what_the_database_touches(server: Server) -> None:
     server.sql(*FAMILY, "DELETE FROM f", "DELETE FROM g")
     table = family()
-    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    rows = SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), server.open())
     plan = survey(rows)
     planned = {c.table: c.rows for c in plan.cascades if c.action != "block"}
     batch = rows.begin(AS_OF)
@@ -76,7 +78,7 @@ def test_cascade_into_itself_is_followed_to_the_end(server: Server) -> None:
         "INSERT INTO b VALUES (1, 3), (2, 9), (3, 1)",
     )
     table = family()
-    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    rows = SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), server.open())
     assert numbers(survey(rows).cascades) == {("a", "delete"): 2, ("b", "delete"): 2}
     batch = rows.begin(AS_OF)
     (page,) = rows.scan(AS_OF, batch=10, portion=None)
@@ -92,9 +94,9 @@ def test_planned_children_do_not_block_their_planned_parent(server: Server) -> N
         "INSERT INTO a VALUES (1, NULL, '2020-01-01'), (2, 1, '2020-01-01'), (3, 2, '2030-01-01')",
     )
     table = family()
-    assert numbers(survey(SqlRows(Rows(table, past(table.c.at)), server.open())).cascades) == {
-        ("a", "block"): 1
-    }
+    assert numbers(
+        survey(SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), server.open())).cascades
+    ) == {("a", "block"): 1}
 
 
 def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:
@@ -108,7 +110,7 @@ def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:
         "INSERT INTO b VALUES (1, 1), (2, 11), (3, 11)",
     )
     table = family()
-    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    rows = SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), pg.open())
     assert numbers(survey(rows).cascades) == {("b", "delete"): 3}
     (page,) = rows.scan(AS_OF, batch=10, portion=None)
     batch = rows.begin(AS_OF)
@@ -141,3 +143,72 @@ def test_foreign_keys_of_other_schemas_are_read_on_mariadb(maria: Server) -> Non
         assert {c.table: c.rows for c in plan.cascades} == {f"{apart}.notes": 2, f"{far}.lines": 3}
     finally:
         maria.sql(f"DROP DATABASE {far}", f"DROP DATABASE {apart}")
+
+
+SLOW = (
+    "CREATE TABLE a (id int PRIMARY KEY, at timestamp)",
+    "CREATE TABLE b (id int PRIMARY KEY, a_id int REFERENCES a (id) ON DELETE CASCADE)",
+    "CREATE TABLE c (id int PRIMARY KEY, b_id int REFERENCES b (id) ON DELETE SET NULL)",
+)
+
+
+@pytest.mark.parametrize("kind", ["pg", "sqlite"])
+def test_foreign_keys_without_an_index_are_refused_until_they_have_one(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    server: Server = request.getfixturevalue(kind)
+    server.sql(*SLOW)
+    table = family()
+    rows = SqlRows(Rows(table, past(table.c.at)), server.open())
+    with pytest.raises(ConfigError, match=r"b \(a_id\), by .*; c \(b_id\)") as refused:
+        survey(rows)
+    *statements, last = refused.value.hint.splitlines()
+    assert len(statements) == 2
+    assert "allow_unindexed_fk=True" in last
+    with server.admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    plan = survey(rows)
+    assert not any("has no index" in note for note in plan.notes)
+
+
+def test_foreign_keys_without_an_index_can_be_accepted_and_are_told(pg: Server) -> None:
+    pg.sql(*SLOW)
+    table = family()
+    plan = survey(SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), pg.open()))
+    assert [note.split(" has no")[0] for note in plan.notes if "no index" in note] == ["b (a_id)", "c (b_id)"]
+
+
+@pytest.mark.parametrize(
+    ("index", "serves"),
+    [
+        ("CREATE INDEX i ON b (a_id) WHERE a_id IS NOT NULL", True),
+        ("CREATE INDEX i ON b (a_id, id)", True),
+        ("CREATE INDEX i ON b USING hash (a_id)", True),
+        ("CREATE INDEX i ON b (a_id) WHERE id > 5", False),
+        ("CREATE INDEX i ON b (id, a_id)", False),
+        ("CREATE INDEX i ON b (abs(a_id))", False),
+        ("CREATE INDEX i ON b USING brin (a_id)", False),
+    ],
+)
+def test_an_index_counts_where_it_finds_the_rows_of_one_parent(pg: Server, index: str, serves: bool) -> None:
+    pg.sql(*SLOW[:2], index)
+    table = family()
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    if serves:
+        survey(rows)
+        return
+    with pytest.raises(ConfigError, match="without an index"):
+        survey(rows)
+
+
+def test_an_index_that_failed_to_build_does_not_serve_a_foreign_key(pg: Server) -> None:
+    pg.sql(*SLOW[:2], "INSERT INTO a VALUES (1, '2020-01-01')", "INSERT INTO b VALUES (1, 1), (2, 1)")
+    with (
+        pg.admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        pytest.raises(sa.exc.IntegrityError),
+    ):
+        connection.exec_driver_sql("CREATE UNIQUE INDEX CONCURRENTLY i ON b (a_id)")
+    table = family()
+    with pytest.raises(ConfigError, match="without an index"):
+        survey(SqlRows(Rows(table, past(table.c.at)), pg.open()))

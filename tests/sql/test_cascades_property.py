@@ -55,7 +55,7 @@ def database(
         table = sa.Table(
             "t0", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime)
         )
-        yield engine, SqlRows(Rows(table, past(table.c.at)), Database(url))
+        yield engine, SqlRows(Rows(table, past(table.c.at), allow_unindexed_fk=True), Database(url))
 
 
 def contents(engine: sa.Engine) -> dict[str, dict[int, tuple[Any, ...]]]:

@@ -270,7 +270,8 @@ def test_ids_not_in_time_order_are_all_found(server: Server, uploads: sa.Table) 
 def test_planning_sends_no_write_and_needs_only_select(pg: Server, uploads: sa.Table) -> None:
     seed(pg, uploads)
     pg.sql(
-        "CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)"
+        "CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)",
+        "CREATE INDEX ON notes (upload_id)",
     )
     role = pg.role("GRANT SELECT ON uploads, notes")
     rows = SqlRows(declared(uploads), pg.open(role))

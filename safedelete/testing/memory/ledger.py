@@ -15,6 +15,7 @@ from safedelete.ledger.past import TAUGHT, past_runs
 from safedelete.ports import (
     BatchRef,
     Binding,
+    Notice,
     Proof,
     RunChange,
     RunRecord,
@@ -23,6 +24,7 @@ from safedelete.ports import (
     Verdict,
 )
 from safedelete.testing.memory.database import MemoryDatabase, MemoryTransaction
+from safedelete.testing.memory.notices import MemoryNotices
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class _Batch:
     pending: tuple[int, ...] = ()
 
 
-class MemoryLedger:
+class MemoryLedger(MemoryNotices):
     """The ledger in one database. Implements ``ports.Ledger``.
 
     Args:
@@ -51,6 +53,7 @@ class MemoryLedger:
         self._runs: dict[str, RunRecord] = {}
         self._batches: dict[tuple[str, int, int], _Batch] = {}
         self._approvals: list[Approval] = []
+        self._notices: list[Notice] = []
 
     # --- reading
 

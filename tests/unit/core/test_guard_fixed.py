@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from safedelete.core.findings import FINDINGS
+from safedelete.core.guard import decide
 from safedelete.core.limits import Guard
 from safedelete.core.plan import Cascade, Unknown
 from safedelete.errors import ConfigError
@@ -327,6 +329,17 @@ def test_messages_say_of_what_and_how_much() -> None:
 def test_share_of_a_run_that_counts_twice_is_usual_at_once() -> None:
     history = [*USUAL, ran(plan(30, 100, ageless=110), teaches=2)]
     assert codes(look(plan(31, 100, ageless=150), history)) == []
+
+
+def test_a_cutoff_younger_than_the_floor_is_refused_and_cannot_be_approved() -> None:
+    floor = Guard(min_age=timedelta(days=30))
+    tonight = plan(30)
+    young = replace(tonight, targets=tuple(replace(t, period=timedelta(days=29)) for t in tonight.targets))
+    old = replace(tonight, targets=tuple(replace(t, period=timedelta(days=30)) for t in tonight.targets))
+    assert "SD116" in codes(decide(young, floor, USUAL))
+    assert "SD116" not in codes(decide(old, floor, USUAL))
+    assert "SD116" not in codes(decide(young, Guard(), USUAL))
+    assert not FINDINGS["SD116"].acceptable
 
 
 def test_two_runs_are_enough_to_show_that_a_share_is_usual_and_unlearned_ones_are_none() -> None:

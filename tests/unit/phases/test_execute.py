@@ -9,22 +9,27 @@ from datetime import timedelta
 import pytest
 
 from safedelete.core.decision import Approved
+from safedelete.core.effort import CONTENDED, FAILED, UNREACHED, Effort
 from safedelete.core.outcome import REFERENCED, ItemOutcome, Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import encode
 from safedelete.errors import (
     BlastRadiusError,
+    BusyError,
     ExitCode,
     IncompleteError,
     InterruptedRunError,
     LedgerError,
     LockLostError,
+    NoSpaceError,
     PartialDeleteError,
+    SchemaChangedError,
     StalePlanError,
     StoreError,
+    UnreachedError,
 )
-from safedelete.phases.execute import ATTEMPTS, Tools, execute
-from safedelete.phases.parts import quiet
+from safedelete.phases.execute import execute
+from safedelete.phases.parts import Tools, quiet
 from safedelete.phases.preflight import preflight
 from safedelete.runner import purge
 from safedelete.testing.memory import Call, MemoryRow, Policy
@@ -472,9 +477,72 @@ def test_a_store_that_keeps_failing_interrupts_the_run() -> None:
     process = world.process(at=failing("batch.hold", 99))
     with pytest.raises(StoreError, match="hold failed"):
         process.run()
-    assert process.watch.calls.count("rows.begin") == ATTEMPTS
+    assert process.watch.calls.count("rows.begin") == FAILED.attempts
     assert world.last().state is S.INTERRUPTED
     assert world.process("host:2").run().resumed
+
+
+@pytest.mark.parametrize(
+    ("error", "effort"), [(BusyError, CONTENDED), (UnreachedError, UNREACHED), (StoreError, FAILED)]
+)
+def test_how_often_a_batch_is_tried_depends_on_what_failed(error: type[StoreError], effort: Effort) -> None:
+    world = World(expired=3)
+
+    def fail(call: Call) -> None:
+        if (call.name, call.moment) == ("batch.hold", "before"):
+            raise error("made up")
+
+    process = world.process(at=fail)
+    with pytest.raises(error, match="made up"):
+        process.run()
+    assert process.watch.calls.count("rows.begin") == effort.attempts
+    assert world.last().state is S.INTERRUPTED
+
+
+@pytest.mark.parametrize("error", [NoSpaceError, SchemaChangedError])
+def test_what_the_next_try_would_meet_again_is_not_tried_again(error: type[StoreError]) -> None:
+    world = World(expired=3)
+
+    def fail() -> None:
+        raise error("made up")
+
+    process = world.process(at=on("batch.hold", fail))
+    with pytest.raises(error):
+        process.run()
+    assert process.watch.calls.count("rows.begin") == 1
+    assert world.last().state is S.INTERRUPTED
+    assert world.process("host:2").run().total.deleted == 3
+
+
+def test_a_stop_during_a_pause_is_heard_before_the_pause_ends() -> None:
+    world = World(expired=3)
+    asked: list[str] = []
+
+    def fail(call: Call) -> None:
+        if (call.name, call.moment) == ("batch.hold", "before"):
+            asked.append("SIGTERM")
+            raise BusyError("made up")
+
+    process = world.process(at=fail, asked=lambda: asked[0] if asked else None)
+    before = world.clock.uptime()
+    with pytest.raises(IncompleteError):
+        process.run()
+    assert world.clock.uptime() - before < 0.5
+    assert process.watch.calls.count("rows.begin") == 1
+
+
+def test_a_lease_that_ends_during_a_pause_ends_the_run() -> None:
+    world = World(expired=3)
+
+    def fail() -> None:
+        world.clock.freeze(120)
+        raise UnreachedError("made up")
+
+    process = world.process(at=on("batch.hold", fail))
+    with pytest.raises(LockLostError):
+        process.run()
+    assert process.watch.calls.count("rows.begin") == 1
+    assert world.has_row(0)
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from safedelete.cli import text
 from safedelete.cli.document import record_document, report_document
@@ -32,12 +35,19 @@ NAME = "send-reminders"
 class Host:
     """A world with one function job in it."""
 
-    def __init__(self, function: Callable[[RunContext], object]) -> None:
+    def __init__(self, function: Callable[[RunContext], object], *, grace: float = 20) -> None:
         self.world = World(expired=0)
-        self.declared = job(NAME, schedule="rate(1 day)", timeout=timedelta(minutes=5))(function)
+        self.declared = job(
+            NAME, schedule="rate(1 day)", timeout=timedelta(minutes=5), grace=timedelta(seconds=grace)
+        )(function)
 
     def run(
-        self, *, dry_run: bool = False, asked: Callable[[], str | None] = nobody, owner: str = "host:1"
+        self,
+        *,
+        dry_run: bool = False,
+        asked: Callable[[], str | None] = nobody,
+        cancelled: Callable[[], str | None] = nobody,
+        owner: str = "host:1",
     ) -> Report:
         world, declared = self.world, self.declared
         number = len(world.ledger.runs(NAME, limit=99)) + 1
@@ -49,7 +59,7 @@ class Host:
             new_run=lambda: f"JOB{number}",
             owner=owner,
             binding=world.ledger.bound,
-            stop=deadline(world.clock, declared.timeout, declared.grace, asked),
+            stop=deadline(world.clock, declared.timeout, declared.grace, asked, cancelled),
         )
         return run_function(ctx, dry_run=dry_run)
 
@@ -107,6 +117,47 @@ def test_a_coroutine_is_run_to_its_end() -> None:
         run.processed(2)
 
     assert Host(act).run().total.deleted == 2
+
+
+def test_a_coroutine_is_run_where_the_host_has_a_loop_running() -> None:
+    async def act(run: RunContext) -> None:
+        await asyncio.sleep(0)
+        run.processed(2)
+
+    async def host() -> int:
+        return Host(act).run().total.deleted
+
+    assert asyncio.run(host()) == 2
+
+
+def test_a_coroutine_touches_no_signal_handler() -> None:
+    seen = []
+
+    async def act(_run: RunContext) -> None:
+        seen.append(signal.getsignal(signal.SIGINT))
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        Host(act).run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.default_int_handler]
+
+
+def test_a_function_knows_its_deadline_and_its_log_lines_name_job_and_run() -> None:
+    seen = []
+
+    def act(run: RunContext) -> None:
+        seen.append(run.deadline)
+        run.log.info("sent", batch=3)
+
+    host = Host(act)
+    started = host.world.clock.now()
+    with capture_logs() as lines:
+        report = host.run()
+    assert seen == [started + timedelta(minutes=5)]
+    assert seen[0].utcoffset() == timedelta(0)
+    assert {"event": "sent", "batch": 3, "job": NAME, "run": report.run, "log_level": "info"} in lines
 
 
 def test_what_a_function_raises_passes_through_and_is_recorded() -> None:

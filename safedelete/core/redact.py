@@ -1,0 +1,75 @@
+"""Keep secrets out of log lines: of an argument list, and of what a program prints that was given them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+HIDDEN: Final = "***"
+
+SHORTEST: Final = 4
+"""Letters a secret needs to be looked for in other text; a shorter one would blank out half of every line."""
+
+_WORD: Final = (
+    r"(?:[a-z0-9]+[-_.])*"
+    r"(?:pass(?:word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|auth|(?:api|access|private|secret)[-_]?key)"
+    r"(?:[-_.](?:key|id|value))?"
+)
+_URL: Final = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<secret>\S*)(?=@)", re.IGNORECASE)
+_GIVEN: Final = re.compile(
+    rf"(?P<head>(?:^|[\s?&;,])-{{0,2}}(?:[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD})=)(?P<secret>'[^']*'|[^\s&]+)",
+    re.IGNORECASE,
+)
+_NAMES_NEXT: Final = re.compile(rf"--?{_WORD}", re.IGNORECASE)
+_HEADER: Final = re.compile(
+    r"(?P<head>(?:authorization|x-[a-z-]*(?:token|key))\s*:\s*)(?P<secret>.+)", re.IGNORECASE
+)
+
+
+def redact(arguments: Sequence[str]) -> tuple[list[str], frozenset[str]]:
+    """Return an argument list without its secrets, and the secrets.
+
+    Hidden are the password of a URL, the value of ``--password=…``, ``PGPASSWORD=…`` and their like, the argument
+    after ``--password``, and an authorization header. A secret that stands on its own cannot be told from a file
+    name: give it by the environment.
+    """
+    shown: list[str] = []
+    secrets: set[str] = set()
+    named = False
+    for argument in arguments:
+        if named and not argument.startswith("-"):
+            secrets.add(argument)
+            shown.append(HIDDEN)
+            named = False
+            continue
+        text = argument
+        for pattern in (_URL, _GIVEN, _HEADER):
+            text = pattern.sub(lambda found: _hide(found, secrets), text)
+        shown.append(text)
+        named = _NAMES_NEXT.fullmatch(argument) is not None
+    return shown, frozenset(secrets | {_decoded(secret) for secret in secrets})
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """Return a line with every occurrence of these secrets, and every URL's password, hidden."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SHORTEST:
+            text = text.replace(secret, HIDDEN)
+    return _URL.sub(lambda found: found["head"] + HIDDEN, text)
+
+
+def _decoded(secret: str) -> str:
+    """Return a URL's password as the program reads it."""
+    return re.sub(r"(?:%[0-9a-fA-F]{2})+", lambda found: _bytes(found[0]).decode("utf-8", "replace"), secret)
+
+
+def _bytes(escaped: str) -> bytes:
+    return bytes.fromhex(escaped.replace("%", ""))
+
+
+def _hide(found: re.Match[str], secrets: set[str]) -> str:
+    secret = found["secret"]
+    if secret and secret != HIDDEN:
+        secrets.add(secret)
+    return found["head"] + (HIDDEN if secret else "")

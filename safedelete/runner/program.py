@@ -1,0 +1,227 @@
+"""Run a program as a part of a job, so that it cannot outlive the job.
+
+The program leads a process group of its own. Whatever is left of that group goes when the program has ended, when the
+job has to stop, and, by a guardian that only waits for this process to be gone, when this process is killed. What has
+left the group (a daemon) is found, on Linux, by a variable that it inherited.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as secrets_of
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Final
+
+from safedelete.core.redact import redact, without
+from safedelete.errors import ConfigError, ProgramError
+
+LAST_LINES: Final = 20
+"""Lines of output that a failure repeats."""
+
+LONGEST: Final = 8192
+"""Characters of one log line; a longer one is split, so that a program without line ends needs no memory."""
+
+PAUSE: Final = 0.1
+"""Seconds between two looks at the deadline."""
+
+MARK: Final = "SAFEDELETE_EXEC"
+"""Variable that every process of one program inherits."""
+
+GUARDIAN: Final = """
+import os, signal, sys
+if not sys.stdin.buffer.read():
+    try:
+        os.killpg(int(sys.argv[1]), signal.SIGKILL)
+    except OSError:
+        pass
+"""
+"""Reads until the pipe closes: one byte says that all is over, none that the job's process is gone."""
+
+
+def run_program(
+    arguments: Sequence[str],
+    *,
+    check: Callable[[], None],
+    log: Any,
+    grace: float,
+    ok: Collection[int] = (0,),
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> int:
+    """Run a program to its end; returns its exit status.
+
+    Args:
+        arguments: The program and its arguments; no shell reads them.
+        check: Raises when the job has to end; asked ten times a second.
+        log: Each line of output goes there, standard error's too.
+        grace: Seconds between SIGTERM and SIGKILL when it has to end.
+        ok: Exit statuses that are no failure.
+        env: Variables to add to the environment.
+        cwd: Where to run it.
+
+    Raises:
+        ConfigError: There is no such program.
+        ProgramError: Its exit status is not one of ``ok``; has the last lines of its output.
+    """
+    given = [os.fspath(argument) for argument in arguments]
+    if isinstance(arguments, str) or not given or not all(isinstance(a, str) for a in given):
+        raise ConfigError(
+            f"run.exec({arguments!r}): give a list of texts, the program first.",
+            hint='No shell reads it. For example run.exec(["pg_dump", "--file", path, url]).',
+        )
+    shown, secrets = redact(given)
+    program = Path(given[0]).name
+    tail: deque[str] = deque(maxlen=LAST_LINES)
+    log.info("program started", program=program, argv=shown)
+    began = time.monotonic()
+    mark = f"{MARK}={secrets_of.token_hex(16)}"
+    process = _start(given, env, mark, cwd)
+    with _guarded(process.pid):
+        reader = threading.Thread(
+            target=_read, args=(process.stdout, program, secrets, tail, log), daemon=True
+        )
+        reader.start()
+        try:
+            while not _over(process):
+                check()
+                time.sleep(PAUSE)
+        except BaseException:
+            _end(process, grace, mark)
+            log.warning("program stopped", program=program, status=process.returncode)
+            raise
+        finally:
+            _end(process, grace, mark)
+            reader.join(timeout=2)
+    status = process.returncode
+    seconds = round(time.monotonic() - began, 3)
+    log.info("program ended", program=program, status=status, seconds=seconds)
+    if status not in ok:
+        said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        lines = "".join(f"\n  {line}" for line in tail)
+        raise ProgramError(
+            f"{program} ended with {said} after {seconds:.1f} s."
+            + (f" Its last lines:{lines}" if lines else " It printed nothing."),
+            program=program,
+            status=status,
+            hint=f"It was started as: {' '.join(shown)}",
+        )
+    return status
+
+
+def _start(
+    arguments: list[str], env: Mapping[str, str] | None, mark: str, cwd: str | os.PathLike[str] | None
+) -> subprocess.Popen[str]:
+    environment = {**os.environ, **(env or {}), MARK: mark.partition("=")[2]}
+    if shutil.which(arguments[0], path=environment.get("PATH")) is None:
+        raise ConfigError(
+            f"There is no program {arguments[0]!r} that can be run.",
+            hint="Install it where the job runs, or give its whole path. No shell is asked, so no alias is known.",
+        )
+    return subprocess.Popen(  # noqa: S603  # what the job's author wrote down; no shell reads it
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+        cwd=cwd,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+@contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    guardian = subprocess.Popen(  # noqa: S603  # this interpreter and the lines above
+        [sys.executable, "-I", "-S", "-c", GUARDIAN, str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        with suppress(BrokenPipeError):
+            guardian.communicate(b"x")
+        guardian.wait()
+
+
+def _over(process: subprocess.Popen[str]) -> bool:
+    """Whether the program has ended; leaves it unreaped where it can, so that its group's number stays taken."""
+    if process.returncode is not None:
+        return True
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        # A host that reaps every child took its status away.
+        process.wait()
+        return True
+
+
+def _end(process: subprocess.Popen[str], grace: float, mark: str) -> None:
+    """End whatever is left of the program: SIGTERM to its group, after the grace SIGKILL to all of it."""
+    if process.returncode is not None:
+        return
+    if not _over(process) or _others(process.pid):
+        _signal(process.pid, signal.SIGTERM)
+        ends = time.monotonic() + grace
+        while time.monotonic() < ends and (not _over(process) or _others(process.pid)):
+            time.sleep(PAUSE / 4)
+    # The leader, though it be dead, is not reaped yet: the number cannot mean a stranger's group.
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
+    for pid in _strays(mark):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _others(group: int) -> bool:
+    """Whether the group has live members beside its leader; True where the platform does not tell."""
+    proc = Path("/proc")
+    if not (proc / "self" / "stat").exists():
+        return True
+    for entry in proc.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == group:
+            continue
+        with suppress(OSError, ValueError, IndexError):
+            state, _, its_group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
+
+
+def _strays(mark: str) -> Iterator[int]:
+    """Yield processes that inherited the mark, wherever they put themselves; none where there is no ``/proc``."""
+    wanted = mark.encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name)
+
+
+def _read(stream: IO[str] | None, program: str, secrets: frozenset[str], tail: deque[str], log: Any) -> None:
+    if stream is None:
+        return
+    with suppress(ValueError), stream:
+        while line := stream.readline(LONGEST):
+            text = without(line.rstrip("\r\n"), secrets)
+            tail.append(text)
+            log.info("output", program=program, line=text)

@@ -1,0 +1,213 @@
+"""Refuse boot-time work: connections while a job file loads, and DDL while a job runs.
+
+A job that creates tables or migrates when it starts does so every night, in the middle of production, as whatever
+version happens to be installed. So DDL is refused on every SQLAlchemy engine, with the file and line that asked for it.
+A DBAPI cursor used directly is out of reach.
+
+Listening on the Engine class costs a host nothing and changes nothing for its other threads: what is refused goes by
+a context variable. The listeners are added once and stay, since a host's other threads may be going through the
+same list of listeners at that moment; outside of a guarded block they look at one variable and return.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import walk_stack
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+from sqlalchemy.schema import ExecutableDDLElement
+
+from safedelete.errors import ConfigError
+
+_OURS: Final = str(Path(__file__).resolve().parents[1])
+_SQLALCHEMY: Final = str(Path(sys.modules["sqlalchemy"].__file__ or "").parent)
+
+_NOISE: Final = re.compile(
+    r"""
+      --[^\n]*                                      # a comment to the end of the line
+    | /\*(?!!).*?\*/                                # a comment, but for MySQL's /*! … */, which is executed
+    | '(?:[^'\\]|''|\\.)*'                          # text
+    | "(?:[^"]|"")*"                                # a name, or MySQL's text
+    | `(?:[^`]|``)*`                                # MySQL's name
+    | (?P<tag>\$\w*\$).*?(?P=tag)                   # PostgreSQL's dollar-quoted text
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ANY: Final = re.compile(r"\b(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT)\b", re.IGNORECASE)
+_HASH: Final = re.compile(r"(?m)^\s*#[^\n]*")
+_DDL: Final = re.compile(
+    r"\s*(?:/\*!\d*\s*)?(?P<verb>CREATE|ALTER|DROP|TRUNCATE|RENAME|COMMENT\s+ON)\b(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_TEMPORARY: Final = re.compile(
+    r"\s*(?:OR\s+REPLACE\s+)?(?:(?:LOCAL|GLOBAL)\s+)?TEMP(?:ORARY)?\b", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class _Guard:
+    """What one guarded block refuses, and what it has refused."""
+
+    what: str
+    hint: str
+    connections: bool
+    file: str | None = None
+    refused: list[ConfigError] = field(default_factory=list)
+
+
+_here: Final[ContextVar[_Guard | None]] = ContextVar("safedelete_boot_guard", default=None)
+_everywhere: list[_Guard] = []
+_whole: Final[ContextVar[bool]] = ContextVar("safedelete_whole_process", default=False)
+_proving: Final[ContextVar[bool]] = ContextVar("safedelete_proving", default=False)
+_listening = False
+_starting: Final = threading.Lock()
+
+
+@contextmanager
+def whole_process() -> Iterator[None]:
+    """Guard every thread, and not only this one: for the command line, whose process is the job's alone."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
+
+
+@contextmanager
+def refusing_ddl(job: str, *, allowed: bool = False) -> Iterator[None]:
+    """Refuse DDL while a job runs.
+
+    Args:
+        job: Its name.
+        allowed: The job said ``allow_ddl=True``: refuse nothing.
+
+    Raises:
+        ConfigError: DDL was tried, even where the job caught what it was told: it would try again every night.
+    """
+    if allowed:
+        yield
+        return
+    hint = (
+        "Make tables and migrate as a deploy step, not in a run. A job that has to (a staging table, a partition) says "
+        "allow_ddl=True; temporary tables are allowed in any case."
+    )
+    with _guarding(_Guard(f"{job} emits DDL while it runs", hint, connections=False)):
+        yield
+
+
+@contextmanager
+def refusing_connections(file: Path) -> Iterator[None]:
+    """Refuse to open a database connection, and any DDL, while a job file loads.
+
+    Args:
+        file: The job file, whose line is told.
+
+    Raises:
+        ConfigError: It was tried, even where the file caught what it was told.
+    """
+    hint = "Declare only; connect inside the job's function. `create_engine` alone is fine."
+    with _guarding(_Guard("the job file emits DDL while it loads", hint, connections=True, file=str(file))):
+        yield
+
+
+@contextmanager
+def proving() -> Iterator[None]:
+    """Let DDL of our own through, which proves a permission and is rolled back."""
+    token = _proving.set(True)
+    try:
+        yield
+    finally:
+        _proving.reset(token)
+
+
+@contextmanager
+def _guarding(guard: _Guard) -> Iterator[None]:
+    _listen()
+    token = _here.set(guard)
+    if _whole.get():
+        _everywhere.append(guard)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+        if guard in _everywhere:
+            _everywhere.remove(guard)
+    if guard.refused:
+        raise guard.refused[0]
+
+
+def _listen() -> None:
+    global _listening  # noqa: PLW0603  # listeners of a class are the process's
+    with _starting:
+        if not _listening:
+            event.listen(Engine, "do_connect", _on_connect)
+            event.listen(Engine, "before_cursor_execute", _on_execute)
+            _listening = True
+
+
+def _now() -> _Guard | None:
+    if _proving.get():
+        return None
+    return _here.get() or (_everywhere[-1] if _everywhere else None)
+
+
+def _on_connect(*_: Any) -> None:
+    guard = _now()
+    if guard is not None and guard.connections:
+        _refuse(guard, "the job file opens a database connection while it loads")
+
+
+def _on_execute(
+    _connection: Any, _cursor: Any, statement: str, _parameters: Any, context: Any, _many: bool
+) -> None:
+    guard = _now()
+    if guard is None:
+        return
+    compiled = getattr(context, "compiled", None)
+    element = getattr(compiled, "statement", None)
+    verb = ddl_verb(statement)
+    if verb is None and isinstance(element, ExecutableDDLElement) and not _TEMPORARY.search(statement):
+        verb = type(element).__name__
+    if verb is not None:
+        _refuse(guard, f"{guard.what} ({verb})")
+
+
+def _refuse(guard: _Guard, what: str) -> None:
+    error = ConfigError(f"{what}{_where(guard.file)}.", hint=guard.hint, deleted=0 if guard.file else None)
+    guard.refused.append(error)
+    raise error
+
+
+def _where(file: str | None) -> str:
+    """Say which line did it: of the given file, else the innermost that is neither ours nor SQLAlchemy's."""
+    for frame, line in walk_stack(None):
+        name = frame.f_code.co_filename
+        if name == file:
+            return f" (line {line})"
+        if file is None and not name.startswith((_OURS, _SQLALCHEMY, "<")):
+            return f" ({name}:{line})"
+    return ""
+
+
+def ddl_verb(text: str) -> str | None:
+    """Return the word that makes a text DDL, or None; comments, quoted text and temporary tables do not count."""
+    if _ANY.search(text) is None:
+        return None
+    bare = _HASH.sub("", _NOISE.sub(" ", text))
+    for statement in bare.split(";"):
+        found = _DDL.match(statement.lstrip(" \t\r\n("))
+        if found is None:
+            continue
+        verb = " ".join(found["verb"].upper().split())
+        if verb in ("CREATE", "DROP") and _TEMPORARY.match(found["rest"]):
+            continue
+        return verb
+    return None

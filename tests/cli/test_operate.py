@@ -1,0 +1,378 @@
+"""Jobs that are no purge, and what people do beside running: every verb, for both kinds, as the command line has it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import sqlalchemy as sa
+
+import safedelete
+from safedelete.core.run import RunState
+from safedelete.errors import ExitCode
+from safedelete.loader import load
+from safedelete.runner import pause as pausing
+from safedelete.testing.servers import Postgres
+from tests.backends import GivenDatabase
+from tests.e2e.world import World, before_execute, ended
+
+HEAD = """
+from datetime import timedelta
+from pathlib import Path
+from safedelete import RunContext, job
+
+HERE = Path(__file__).parent
+EVERY_DAY = {"schedule": "cron(0 3 * * ? *)", "timeout": timedelta(minutes=10), "grace": timedelta(seconds=4)}
+"""
+
+BOTH = (
+    HEAD
+    + """
+@job("reminders", **EVERY_DAY)
+def reminders(run: RunContext) -> None:
+    for _ in range(3):
+        run.checkpoint()
+        run.processed(0 if run.dry_run else 2)
+    run.log.info("sent", until=run.deadline.isoformat())
+
+@job("sweep", **EVERY_DAY)
+async def sweep(run: RunContext) -> None:
+    run.checkpoint()
+    run.processed(0 if run.dry_run else 6)
+    run.log.info("sent", until=run.deadline.isoformat())
+"""
+)
+
+
+def job_file(world: World, text: str) -> Path:
+    path = world.folder / "functions.py"
+    path.write_text(dedent(text))
+    world.engine.connect().close()
+    world.cli("init", path, expect=0)
+    return path
+
+
+def waited(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    ends = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.fixture
+def both(world: World) -> Path:
+    return job_file(world, BOTH)
+
+
+# --- a job that is no purge
+
+
+@pytest.mark.parametrize("name", ["reminders", "sweep"])
+def test_every_verb_treats_a_function_as_it_does_a_purge(world: World, both: Path, name: str) -> None:
+    assert "1 job(s) checked" in world.cli("check", both, name, expect=0).out
+    dry = world.cli("run", both, name, "--dry-run", "--json", expect=0)
+    assert dry.document["outcomes"] == {name: {"processed": 0, "failed": 0}}
+    assert world.cli("history", both, name, "--json", expect=0).document == []
+
+    ran = world.cli("run", both, name, "--json", expect=0)
+    assert ran.document["outcomes"] == {name: {"processed": 6, "failed": 0}}
+    (sent,) = [line for line in ran.log if line["event"] == "sent"]
+    assert (sent["job"], sent["run"]) == (name, ran.run)
+    until = datetime.fromisoformat(sent["until"]) - datetime.now(UTC)
+    assert timedelta(minutes=8) < until <= timedelta(minutes=10)
+
+    (listed,) = world.cli("history", both, name, "--json", expect=0).document
+    assert (listed["run"], listed["state"], listed["kind"]) == (ran.run, "succeeded", "job")
+    assert "6" in world.cli("show", ran.run, "--file", both, expect=0).out
+    (health,) = world.cli("status", both, name, "--json", expect=0).document
+    assert (health["job"], health["health"], health["ok"]) == (name, "ok", True)
+
+
+@pytest.mark.parametrize("name", ["reminders", "sweep"])
+def test_a_function_runs_from_python_as_a_purge_does(world: World, both: Path, name: str) -> None:
+    with world.inside():
+        declared = load(both).one(name)
+        report = safedelete.run(declared)
+        assert (report.state, report.total.deleted) == (RunState.SUCCEEDED, 6)
+        assert report.run is not None
+        assert safedelete.show(declared, report.run).state is RunState.SUCCEEDED
+        assert [record.run for record in safedelete.history(declared)] == [report.run]
+        (health,) = safedelete.status([declared])
+        assert (health.ok, health.word) == (True, "ok")
+
+
+def test_a_program_that_fails_fails_the_run_and_is_shown_with_its_last_lines(world: World) -> None:
+    path = job_file(
+        world,
+        HEAD
+        + """
+@job("backup", **EVERY_DAY)
+def backup(run):
+    run.exec(["sh", "-c", "echo copying; echo no space left >&2; exit 28", "postgresql://app:hunter22@db/app"])
+""",
+    )
+    done = world.cli("run", path, expect=7)
+    assert "sh ended with status 28" in done.said
+    assert "no space left" in done.said
+    assert [line["line"] for line in done.log if line["event"] == "output"] == ["copying", "no space left"]
+    (record,) = world.cli("history", path, "--json", expect=0).document
+    assert (record["state"], record["exit_code"]) == ("failed", 7)
+    assert "no space left" in record["reason"]
+    shown = world.cli("show", record["run"], "--file", path, expect=0)
+    assert "hunter22" not in f"{done.out}{done.err}{shown.out}{record}"
+    health = world.cli("status", path, expect=1)
+    assert "FAILED" in health.out
+    assert "no space left" in health.out
+
+
+def test_sigterm_ends_a_program_and_what_it_started_and_the_run_is_told_as_interrupted(world: World) -> None:
+    path = job_file(
+        world,
+        HEAD
+        + """
+@job("backup", **EVERY_DAY)
+def backup(run):
+    run.exec(["sh", "-c", f"sleep 600 & echo $! > {HERE}/child.new; mv {HERE}/child.new {HERE}/child; wait"])
+""",
+    )
+    process = world.start("run", path)
+    assert waited((world.folder / "child").exists)
+    child = int((world.folder / "child").read_text())
+    assert alive(child)
+    process.send_signal(signal.SIGTERM)
+    done = ended(process, 30)
+    assert done.code == int(ExitCode.INCOMPLETE), done.err
+    assert waited(lambda: not alive(child), 5)
+    assert world.cli("history", path, "--json").document[0]["state"] == "interrupted"
+
+
+# --- no boot-time work
+
+MIGRATES = (
+    HEAD
+    + """
+import os
+import threading
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine
+
+made = MetaData()
+Table("made_at_boot", made, Column("id", Integer, primary_key=True))
+
+def migrate() -> None:
+    made.create_all(create_engine(os.environ["SAFEDELETE_DATABASE_URL"]))
+
+@job("plain", **EVERY_DAY)
+def plain(run):
+    migrate()
+
+@job("quiet", **EVERY_DAY)
+def quiet(run):
+    try:
+        migrate()
+    except Exception:
+        pass
+
+@job("aside", **EVERY_DAY)
+def aside(run):
+    thread = threading.Thread(target=quiet, args=(run,))
+    thread.start()
+    thread.join()
+
+@job("allowed", **EVERY_DAY, allow_ddl=True)
+def allowed(run):
+    migrate()
+"""
+)
+
+
+@pytest.mark.parametrize("name", ["plain", "quiet", "aside"])
+def test_a_job_that_makes_tables_fails_with_the_line_that_did(world: World, name: str) -> None:
+    path = job_file(world, MIGRATES)
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "create_all(" in text)
+    done = world.cli("run", path, name, expect=2)
+    assert f"{name} emits DDL while it runs (CREATE) ({path}:{line})" in done.said
+    assert "allow_ddl=True" in done.said
+    assert "made_at_boot" not in sa.inspect(world.engine).get_table_names()
+    assert world.cli("history", path, name, "--json").document[0]["state"] == "failed"
+
+
+def test_a_job_that_must_make_tables_says_so(world: World) -> None:
+    world.cli("run", job_file(world, MIGRATES), "allowed", expect=0)
+    assert "made_at_boot" in sa.inspect(world.engine).get_table_names()
+
+
+# --- paused
+
+
+@pytest.mark.parametrize("kind", ["purge", "function"])
+def test_a_paused_job_exits_5_says_who_why_and_since_when_and_deletes_nothing(
+    world: World, kind: str
+) -> None:
+    path = world.ready() if kind == "purge" else job_file(world, BOTH)
+    name = "expired-uploads" if kind == "purge" else "sweep"
+    before = world.rows() if kind == "purge" else set()
+    said = world.cli("pause", path, name, "--reason", "moving the database", expect=0).out
+    assert "moving the database" in said
+
+    done = world.cli("run", path, name, expect=5)
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    for word in (f"{name} is paused since {today}", "moving the database", os.uname().nodename, "unpause"):
+        assert word in done.said
+    assert "Nothing was deleted." in done.said
+    if kind == "purge":
+        assert world.rows() == world.objects() == before
+
+    status = world.cli("status", path, name, expect=0)
+    assert "paused" in status.out
+    assert "moving the database" in status.out
+    (health,) = world.cli("status", path, name, "--json", expect=0).document
+    assert health["paused"]["reason"] == "moving the database"
+    assert "moving the database" in world.cli("history", path, name, expect=0).out
+
+    again = world.cli("pause", path, name, "--reason", "another", expect=0).out
+    assert "Already" in again
+    assert "moving the database" in again
+    assert "Ended: " in world.cli("unpause", path, name, expect=0).out
+    assert "was not paused" in world.cli("unpause", path, name, expect=0).out
+    assert "paused" not in world.cli("history", path, name, expect=0).out
+    assert world.cli("run", path, name).code != 5
+
+
+def test_pausing_a_file_pauses_every_job_of_it(world: World, both: Path) -> None:
+    made = world.cli("pause", both, "--reason", "freeze", "--json", expect=0).document
+    assert [one["job"] for one in made] == ["reminders", "sweep"]
+    assert [world.cli("run", both, name).code for name in ("reminders", "sweep")] == [5, 5]
+
+
+def test_a_pause_needs_a_reason(world: World, both: Path) -> None:
+    world.cli("pause", both, expect=2)
+    world.cli("pause", both, "--reason", "  ", expect=2)
+    assert world.cli("run", both, "sweep").code == 0
+
+
+# --- cancelled
+
+
+def test_a_function_at_work_is_cancelled_from_another_process(world: World) -> None:
+    path = job_file(
+        world,
+        HEAD
+        + """
+import time
+
+@job("sweep", **EVERY_DAY)
+def sweep(run):
+    (HERE / "ready").touch()
+    while True:
+        run.checkpoint()
+        time.sleep(0.05)
+""",
+    )
+    process = world.start("run", path)
+    assert waited((world.folder / "ready").exists)
+    run = world.cli("history", path, "--json").document[0]["run"]
+    told = world.cli("cancel", run, "--reason", "wrong table", "--file", path, expect=0).out
+    assert "was asked to end" in told
+    done = ended(process, 30)
+    assert done.code == int(ExitCode.INCOMPLETE), done.err
+    assert "wrong table" in done.err
+    (record,) = world.cli("history", path, "--json").document
+    assert record["state"] == "cancelled"
+    assert "wrong table" in record["reason"]
+    world.cli("cancel", run, "--reason", "again", "--file", path, expect=3)
+
+
+def test_a_purge_at_work_is_cancelled_at_its_next_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pausing, "EVERY", 0)
+    path = world.ready()
+    before = world.rows()
+
+    def cancel() -> None:
+        run = world.cli("history", path, "--json").document[0]["run"]
+        told = world.cli("cancel", run, "--reason", "wrong table", "--file", path, expect=0)
+        assert "was asked to end" in told.out
+
+    with before_execute(cancel):
+        done = world.cli("run", path, expect=4)
+    assert "wrong table" in done.said
+    assert world.rows() == world.objects() == before
+    record = world.cli("history", path, "--json").document[0]
+    assert record["state"] == "cancelled"
+    assert world.cli("run", path, "--json", expect=0).run != record["run"]
+
+
+# --- from another host, with what it may read
+
+
+@pytest.fixture
+def pg_world(pg_database: str, postgres: Postgres | GivenDatabase, tmp_path: Path) -> Iterator[World]:
+    url = sa.make_url(pg_database)
+    superuser = sa.make_url(postgres.superuser_url).set(database=url.database)
+    store = _NoStore()
+    made = World("postgresql", url, store, "acme", tmp_path, superuser=superuser)  # type: ignore[arg-type]  # no S3
+    made.sql(f'GRANT ALL ON SCHEMA public TO "{url.username}"')
+    made.sql(f'ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO "{url.username}"')
+    yield made
+    made.clean_up()
+
+
+class _NoStore:
+    endpoint = "http://127.0.0.1:9"
+
+    def client(self, **_: object) -> None:
+        return None
+
+
+def test_status_needs_to_read_the_ledger_and_nothing_else(pg_world: World) -> None:
+    path = job_file(pg_world, BOTH)
+    reader = pg_world.role("GRANT SELECT ON safedelete_run, safedelete_notice, safedelete_meta")
+    elsewhere = {
+        "SAFEDELETE_LEDGER_URL": reader.render_as_string(hide_password=False),
+        "SAFEDELETE_DATABASE_URL": "postgresql+psycopg://nobody@127.0.0.1:9/nowhere",
+    }
+    new = pg_world.cli("status", path, "--json", expect=0, **elsewhere).document
+    assert [one["health"] for one in new] == ["not due yet", "not due yet"]
+    pg_world.cli("run", path, "reminders", expect=0)
+    assert "ok" in pg_world.cli("status", path, "reminders", expect=0, **elsewhere).out
+
+    pg_world.sql("UPDATE safedelete_run SET started_at = '2026-01-01T03:00:10.000000+00:00'")
+    late = pg_world.cli("status", path, "reminders", expect=1, **elsewhere)
+    assert "OVERDUE" in late.out
+    assert "the last success began 2026-01-01 03:00 UTC" in late.out
+    pg_world.sql("UPDATE safedelete_notice SET since = '2026-01-01T00:00:00.000000+00:00'")
+    never = pg_world.cli("status", path, "sweep", expect=1, **elsewhere)
+    assert "NEVER RAN" in never.out
+
+    # Who may only read cannot pause; who may write notices needs no more for it.
+    pg_world.cli("pause", path, "sweep", "--reason", "freeze", expect=8, **elsewhere)
+    operator = pg_world.role(
+        "GRANT SELECT ON safedelete_run, safedelete_meta", "GRANT SELECT, INSERT, UPDATE ON safedelete_notice"
+    )
+    elsewhere["SAFEDELETE_LEDGER_URL"] = operator.render_as_string(hide_password=False)
+    pg_world.cli("pause", path, "sweep", "--reason", "freeze", expect=0, **elsewhere)
+    done = pg_world.cli("run", path, "sweep", expect=5)
+    assert f"@{os.uname().nodename} {operator.username}" in done.said
+
+
+def test_status_of_a_ledger_that_is_not_there_is_no_health(world: World, both: Path) -> None:
+    world.sql("DROP TABLE safedelete_notice")
+    done = world.cli("status", both, expect=8)
+    assert "safedelete init FILE" in done.said
+    assert world.cli("run", both, "sweep").code == 8

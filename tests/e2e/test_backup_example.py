@@ -1,0 +1,56 @@
+"""The example that backs a database up does, and says so when it does not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.world import ADMINISTRATOR, ROOT, World
+
+EXAMPLE = ROOT / "examples" / "backup.py"
+KEY_END = ".dump"
+
+
+def fetched(world: World, folder: Path) -> Path:
+    (key,) = world.keys()
+    assert key.endswith(KEY_END)
+    path = folder / "fetched.dump"
+    world.s3.download_file(world.bucket, key, str(path))
+    return path
+
+
+def test_a_database_is_dumped_uploaded_and_the_run_recorded(world: World, tmp_path: Path) -> None:
+    if world.kind == "postgresql" and shutil.which("pg_dump") is None:
+        pytest.skip("pg_dump is not installed")
+    more = {"BACKUP_BUCKET": world.bucket}
+    world.seed(due=3, nights=1, objects=False)
+    if world.kind == "postgresql":
+        world.sql(f'GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO "{world.url.username}"')
+    world.cli("init", EXAMPLE, expect=0)
+    world.cli("run", EXAMPLE, "--dry-run", expect=0, identity=ADMINISTRATOR, **more)
+    assert world.keys() == set()
+
+    done = world.cli("run", EXAMPLE, "--json", expect=0, identity=ADMINISTRATOR, **more)
+    assert done.document["outcomes"] == {"database-backup": {"processed": 1, "failed": 0}}
+    dump = fetched(world, tmp_path)
+    if world.kind == "sqlite":
+        copy = sqlite3.connect(dump)
+        assert copy.execute("SELECT count(*) FROM uploads").fetchone() == (6,)
+        copy.close()
+    else:
+        listed = subprocess.run(["pg_restore", "--list", dump], capture_output=True, text=True, check=True)
+        assert "TABLE DATA public uploads" in listed.stdout
+    assert world.cli("status", EXAMPLE, expect=0).out.count("ok") == 1
+
+
+def test_a_backup_without_a_bucket_fails_and_status_says_so(sqlite_world: World) -> None:
+    world = sqlite_world
+    world.seed(due=1, nights=1, objects=False)
+    world.cli("init", EXAMPLE, expect=0)
+    with pytest.raises(Exception, match=r"NoSuchBucket|does not exist"):
+        world.cli("run", EXAMPLE, identity=ADMINISTRATOR, BACKUP_BUCKET=f"{world.bucket}-none")
+    assert "FAILED" in world.cli("status", EXAMPLE, expect=1).out

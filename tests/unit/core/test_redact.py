@@ -1,0 +1,53 @@
+"""Secrets in an argument list do not reach the log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedelete.core.redact import HIDDEN, redact, without
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            ["pg_dump", "postgresql://app:hunter22@db/app?x=1"],
+            ["pg_dump", "postgresql://app:***@db/app?x=1"],
+        ),
+        (["pg_dump", "postgresql://app@db/app"], ["pg_dump", "postgresql://app@db/app"]),
+        (["sync", "redis://:hunter22@cache:6379/0"], ["sync", "redis://:***@cache:6379/0"]),
+        (["dump", "postgresql://app:a/b@c:hunter22@db/app"], ["dump", "postgresql://app:***@db/app"]),
+        (["mysql", "--password=hunter22", "app"], ["mysql", "--password=***", "app"]),
+        (["mysql", "--password", "hunter22", "app"], ["mysql", "--password", "***", "app"]),
+        (["rclone", "--s3-secret-access-key", "hunter22"], ["rclone", "--s3-secret-access-key", "***"]),
+        (["env", "PGPASSWORD=hunter22", "pg_dump"], ["env", "PGPASSWORD=***", "pg_dump"]),
+        (["env", "AWS_SECRET_ACCESS_KEY=hunter22"], ["env", "AWS_SECRET_ACCESS_KEY=***"]),
+        (["curl", "-H", "Authorization: Bearer hunter22"], ["curl", "-H", "Authorization: ***"]),
+        (["curl", "https://x/y?token=hunter22&n=1"], ["curl", "https://x/y?token=***&n=1"]),
+        (["psql", "host=db password=hunter22 user=app"], ["psql", "host=db password=*** user=app"]),
+        (["cp", "--no-password", "-v", "a", "b"], ["cp", "--no-password", "-v", "a", "b"]),
+        (["cp", "s3://bucket/a:b@c", "authors=x"], ["cp", "s3://bucket/a:b@c", "authors=x"]),
+    ],
+)
+def test_what_is_secret_is_hidden_and_the_rest_is_not(arguments: list[str], shown: list[str]) -> None:
+    assert redact(arguments)[0] == shown
+
+
+def test_a_secret_is_hidden_where_the_program_repeats_it() -> None:
+    _, secrets = redact(["pg_dump", "postgresql://app:p%40ss-word@db/app"])
+    assert without("connecting with p@ss-word (p%40ss-word)", secrets) == "connecting with *** (***)"
+    assert without("retry mysql://x:other@db", secrets) == "retry mysql://x:***@db"
+
+
+def test_a_secret_of_three_letters_does_not_blank_every_line() -> None:
+    _, secrets = redact(["x", "--password=abc"])
+    assert without("abcdef", secrets) == "abcdef"
+
+
+@given(st.text("abcdefghijklmnop0123456789_-.", min_size=8, max_size=20))
+def test_no_password_of_a_url_is_ever_shown(password: str) -> None:
+    shown, secrets = redact(["x", f"postgresql://user:{password}@host/db", f"--token={password}"])
+    assert password not in " ".join(shown)
+    assert without(f"<{password}>", secrets) == f"<{HIDDEN}>"

@@ -35,14 +35,14 @@ def render(jobs: Sequence[Declared], spec: Grants) -> Mapping[str, str]:
             wanted.purge(job)
     runner = [*wanted.statements(sql, spec.runner), *_ledger(sql, spec.runner, _RUNNER)]
     reader = [*wanted.statements(sql, spec.reader, reading=True), *_ledger(sql, spec.reader, _READER)]
-    approver = _ledger(sql, spec.approver, _APPROVER)
     parts = [
         (
             "Runs the jobs. It cannot write approvals: who runs purges must not be able to approve their own.",
             runner,
         ),
         ("Plans and looks, and deletes nothing.", reader),
-        ("Approves refused plans.", approver),
+        ("Approves refused plans.", _ledger(sql, spec.approver, _APPROVER)),
+        ("Pauses jobs, and ends runs at work.", _ledger(sql, spec.operator, _OPERATOR)),
     ]
     text = f"-- {MARK} from the job file and safedelete.toml; change those.\n"
     text += "-- The safedelete_ tables are in the ledger's database, the others and safedelete_lease in the purged one.\n"
@@ -56,14 +56,22 @@ _RUNNER: Final = (
     (ledger.run, ("SELECT", "INSERT", "UPDATE")),
     (ledger.batch, ("SELECT", "INSERT", "UPDATE", "DELETE")),
     (ledger.approval, _READ),
+    (ledger.notice, _READ),
     (lease, ("SELECT", "INSERT", "UPDATE")),
 )
-_READER: Final = tuple((table, _READ) for table in (ledger.meta, ledger.run, ledger.batch, ledger.approval))
+_READER: Final = tuple(
+    (table, _READ) for table in (ledger.meta, ledger.run, ledger.batch, ledger.approval, ledger.notice)
+)
 _APPROVER: Final = (
     (ledger.meta, _READ),
     (ledger.run, _READ),
     (ledger.batch, _READ),
     (ledger.approval, ("SELECT", "INSERT")),
+)
+_OPERATOR: Final = (
+    (ledger.meta, _READ),
+    (ledger.run, _READ),
+    (ledger.notice, ("SELECT", "INSERT", "UPDATE")),
 )
 
 
@@ -88,7 +96,7 @@ class _Wanted:
                 self._rows(target)
             elif isinstance(target, S3Orphans):
                 for column in target.columns:
-                    self._expression(column)
+                    self._expression(column, None)
 
     def _rows(self, rows: Rows) -> None:
         name = self._table(rows.table)
@@ -96,33 +104,40 @@ class _Wanted:
         keys = list(rows.table.primary_key.columns)
         self._columns(rows.table, keys)
         for expression in rows.predicates:
-            self._expression(expression)
+            self._expression(expression, rows.table)
         for owned in rows.owns:
             for named in (*owned.columns, owned.etag, owned.size, owned.prefix):
                 if named is not None:
-                    self._expression(named)
+                    self._expression(named, rows.table)
         if rows.owns:
             # PostgreSQL locks rows for those alone who may change a column of them.
             self.locked[name] = keys[0].name
-        self._touched(rows.table, set())
+        self._touched(rows.table, ())
 
-    def _touched(self, parent: Table, seen: set[str]) -> None:
-        """Take in the tables that refer to this one, as far as cascades go: what is in them is counted."""
-        if parent.fullname in seen:
+    def _touched(self, parent: Table, way: tuple[Table, ...]) -> None:
+        """Take in the tables that refer to this one, as far as cascades go: what is in them is counted.
+
+        Args:
+            parent: The table whose rows go.
+            way: The tables that cascade into it.
+        """
+        if parent in way:
+            # A circle is walked row by row, and rows are told apart by their keys.
+            for table in way:
+                self._columns(table, table.primary_key.columns)
             return
-        seen.add(parent.fullname)
         for child in parent.metadata.sorted_tables:
             for key in child.foreign_key_constraints:
                 if key.referred_table is not parent:
                     continue
                 self._columns(parent, [element.column for element in key.elements])
-                self._columns(child, [*key.columns, *child.primary_key.columns])
+                self._columns(child, list(key.columns))
                 if (key.ondelete or "").upper() == "CASCADE":
-                    self._touched(child, seen)
+                    self._touched(child, (*way, parent))
 
-    def _expression(self, expression: ColumnElement[Any]) -> None:
+    def _expression(self, expression: ColumnElement[Any], owner: Table | None) -> None:
         whole = False
-        touched: set[str] = set()
+        touched = set() if owner is None else {self._table(owner)}
         for element in visitors.iterate(expression):
             if isinstance(element, TextClause) or getattr(element, "is_literal", False):
                 whole = True

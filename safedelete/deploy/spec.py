@@ -62,12 +62,14 @@ class Grants(Part):
         runner: Runs the jobs.
         reader: Plans and looks.
         approver: Approves refused plans.
+        operator: Pauses jobs, and ends runs at work.
     """
 
     dialect: Literal["postgresql", "mysql"] = "postgresql"
     runner: Word = "safedelete_runner"
     reader: Word = "safedelete_reader"
     approver: Word = "safedelete_approver"
+    operator: Word = "safedelete_operator"
 
 
 class Spec(Part):

@@ -44,6 +44,7 @@ from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.task import described
 from safedelete.wiring.telling import Telling
 from safedelete.wiring.unfinished import working
 
@@ -206,6 +207,7 @@ def context_of(
                 caller=caller,
                 owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
+                task=described(settings.revision),
             ),
             stop=deadline(
                 clock,

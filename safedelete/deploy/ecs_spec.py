@@ -100,6 +100,8 @@ class Ecs(Part):
         emails: Who is subscribed to the topic that is made.
         variables: Added to the environment of every task.
         secrets: Variables whose values ECS takes from Secrets Manager or Parameter Store, by ARN.
+        approver_secrets: As ``secrets``, for a task of its own that approves refused plans: the URL of a database role
+            that may, which a job's role may not.
         prefix: What every name begins with.
     """
 
@@ -139,6 +141,7 @@ class Ecs(Part):
     )
     variables: dict[Variable, str] = Field(default_factory=dict)
     secrets: dict[Variable, SecretArn] = Field(default_factory=dict)
+    approver_secrets: dict[Variable, SecretArn] = Field(default_factory=dict)
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
 
     @model_validator(mode="after")

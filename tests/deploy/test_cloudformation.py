@@ -58,6 +58,7 @@ task_role = "arn:aws:iam::{ACCOUNT}:role/t"
 execution_role = "arn:aws:iam::{ACCOUNT}:role/e"
 scheduler_role = "arn:aws:iam::{ACCOUNT}:role/s"
 """,
+        f'approver_secrets = {{ U = "arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:approver-AbCdEf" }}',
         'policies = { reminders = ["arn:aws:iam::aws:policy/AmazonSESFullAccess"] }',
     ],
 )
@@ -259,6 +260,28 @@ def test_the_scheduler_may_start_these_jobs_on_this_cluster_alone(project: Path,
         statements["iam:PassRole"]["Condition"]["StringEquals"]["iam:PassedToService"]
         == "ecs-tasks.amazonaws.com"
     )
+
+
+def test_who_approves_has_a_database_role_of_its_own_and_none_on_aws(project: Path, render: Rendering) -> None:
+    secret = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:approver-AbCdEf"
+    (project / "safedelete.toml").write_text(
+        TOML + f'approver_secrets = {{ SAFEDELETE_DATABASE_URL = "{secret}:url::" }}\n'
+    )
+    render("taskdef")
+    render("iam")
+    files = {path.name: json.loads(path.read_text()) for path in (project / "deploy").iterdir()}
+    approver = files["approver.taskdef.json"]
+    assert "taskRoleArn" not in approver
+    [container] = approver["containerDefinitions"]
+    assert container["secrets"] == [{"name": "SAFEDELETE_DATABASE_URL", "valueFrom": f"{secret}:url::"}]
+    assert container["command"] == ["--help"]
+    assert secret in json.dumps(files[f"safedelete-{REGION}-execution.iam.json"])
+    assert secret not in json.dumps(files["scratch.taskdef.json"])
+    # Side by side, each kind holds its own files alone.
+    for kind in ("taskdef", "iam"):
+        render(kind, "--check")
+    (project / "jobs.py").write_text(JOBS.replace('"approver"', "").replace('"reminders"', '"approver"'))
+    assert "A job is called approver" in render("taskdef", expect=2).said
 
 
 def test_the_secret_is_read_by_the_role_that_starts_the_task_and_no_other(

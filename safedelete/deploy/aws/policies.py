@@ -135,8 +135,9 @@ def _execution(ecs: Ecs) -> list[dict[str, Any]]:
             "Resource": f"arn:{ecs.partition}:ecr:*:*:repository/*",
         },
     ]
-    secrets = sorted({_secret(arn) for arn in ecs.secrets.values() if ":secretsmanager:" in arn})
-    parameters = sorted({arn for arn in ecs.secrets.values() if ":ssm:" in arn})
+    named = {*ecs.secrets.values(), *ecs.approver_secrets.values()}
+    secrets = sorted({_secret(arn) for arn in named if ":secretsmanager:" in arn})
+    parameters = sorted(arn for arn in named if ":ssm:" in arn)
     if secrets:
         found.append({"Effect": "Allow", "Action": ["secretsmanager:GetSecretValue"], "Resource": secrets})
     if parameters:

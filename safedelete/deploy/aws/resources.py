@@ -14,7 +14,7 @@ from safedelete.deploy.aws.alarms import alarms, expressible
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.aws.policies import roles
 from safedelete.deploy.aws.schedule import schedule
-from safedelete.deploy.aws.task import revision_of, task_definition
+from safedelete.deploy.aws.task import APPROVER, approver_definition, revision_of, task_definition
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.jobs import Deployed, deployed
 from safedelete.errors import ConfigError, ExitCode
@@ -30,6 +30,7 @@ class Deployment:
         ecs: The settings.
         jobs: As a deployment sees them, in the order of the job file.
         tasks: Task definitions by job.
+        approver: The task in which a person approves, where there is to be one.
         roles: By what they are for.
         alarms: By the parts of their names.
         notes: What no alarm can tell.
@@ -38,6 +39,7 @@ class Deployment:
     ecs: Ecs
     jobs: Sequence[Deployed]
     tasks: Mapping[str, dict[str, Any]]
+    approver: dict[str, Any] | None
     roles: Mapping[tuple[str, ...], dict[str, Any]]
     alarms: Mapping[tuple[str, ...], dict[str, Any]]
     notes: tuple[Finding, ...]
@@ -74,8 +76,19 @@ def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: 
     }
     for job in jobs:
         schedule(job, ecs, "")
+    approver = approver_definition(ecs, environment, image) if ecs.approver_secrets else None
+    if approver is not None and APPROVER in tasks:
+        raise ConfigError(
+            f"A job is called {APPROVER}, as the task for ecs.approver_secrets is.", hint="Rename the job."
+        )
     return Deployment(
-        ecs, jobs, tasks, roles(declared, ecs), alarms(jobs, ecs), tuple(_notes(declared, jobs, ecs))
+        ecs,
+        jobs,
+        tasks,
+        approver,
+        roles(declared, ecs),
+        alarms(jobs, ecs),
+        tuple(_notes(declared, jobs, ecs)),
     )
 
 

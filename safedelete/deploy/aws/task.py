@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from safedelete.declare import Declared, Purge, Rows
@@ -17,6 +18,9 @@ CONTAINER: Final = "safedelete"
 """Name of the container, which an override of ``run-task`` has to name."""
 
 TAG: Final = "rendered-by"
+
+APPROVER: Final = "approver"
+"""What the approving task is called, as a job is."""
 
 
 def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, image: Any) -> dict[str, Any]:
@@ -42,38 +46,80 @@ def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, im
         "SAFEDELETE_ENVIRONMENT": environment,
         "SAFEDELETE_REVISION": revision,
     }
-    variables = {name: value for name, value in variables.items() if name not in ecs.secrets}
     return {
-        "family": names.family(job.name),
+        **_sized(ecs, names.family(job.name)),
+        "taskRoleArn": names.task_role(job.name),
+        "containerDefinitions": [
+            _container(
+                ecs, image, job.name, [*ecs.command, "run", ecs.job_file, job.name], variables, ecs.secrets
+            )
+        ],
+        "tags": [{"key": TAG, "value": MARK}],
+    }
+
+
+def approver_definition(ecs: Ecs, environment: str, image: Any) -> dict[str, Any]:
+    """Return the task in which a person approves: with a database role of its own, and no role on AWS at all.
+
+    Its command is given by an override of ``run-task``; without one it prints the help.
+    """
+    names = Names(ecs)
+    return {
+        **_sized(ecs, names.family(APPROVER)),
+        "containerDefinitions": [
+            _container(
+                ecs,
+                image,
+                APPROVER,
+                [*ecs.command, "--help"],
+                {**ecs.variables, "SAFEDELETE_ENVIRONMENT": environment},
+                ecs.approver_secrets,
+            )
+        ],
+        "tags": [{"key": TAG, "value": MARK}],
+    }
+
+
+def _sized(ecs: Ecs, family: str) -> dict[str, Any]:
+    return {
+        "family": family,
         "requiresCompatibilities": ["FARGATE"],
         "networkMode": "awsvpc",
         "cpu": str(ecs.cpu),
         "memory": str(ecs.memory),
         "runtimePlatform": {"cpuArchitecture": ecs.architecture, "operatingSystemFamily": "LINUX"},
-        "executionRoleArn": names.execution_role,
-        "taskRoleArn": names.task_role(job.name),
-        "containerDefinitions": [
-            {
-                "name": CONTAINER,
-                "image": image,
-                "essential": True,
-                "entryPoint": [ecs.command[0]],
-                "command": [*ecs.command[1:], "run", ecs.job_file, job.name],
-                "stopTimeout": ecs.stop_timeout,
-                "linuxParameters": {"initProcessEnabled": True},
-                "environment": [{"name": name, "value": value} for name, value in sorted(variables.items())],
-                "secrets": [{"name": name, "valueFrom": arn} for name, arn in sorted(ecs.secrets.items())],
-                "logConfiguration": {
-                    "logDriver": "awslogs",
-                    "options": {
-                        "awslogs-group": names.log_group,
-                        "awslogs-region": ecs.region,
-                        "awslogs-stream-prefix": job.name,
-                    },
-                },
-            }
+        "executionRoleArn": Names(ecs).execution_role,
+    }
+
+
+def _container(
+    ecs: Ecs,
+    image: Any,
+    stream: str,
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> dict[str, Any]:
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "essential": True,
+        "entryPoint": [command[0]],
+        "command": list(command[1:]),
+        "stopTimeout": ecs.stop_timeout,
+        "linuxParameters": {"initProcessEnabled": True},
+        "environment": [
+            {"name": name, "value": value} for name, value in sorted(variables.items()) if name not in secrets
         ],
-        "tags": [{"key": TAG, "value": MARK}],
+        "secrets": [{"name": name, "valueFrom": arn} for name, arn in sorted(secrets.items())],
+        "logConfiguration": {
+            "logDriver": "awslogs",
+            "options": {
+                "awslogs-group": Names(ecs).log_group,
+                "awslogs-region": ecs.region,
+                "awslogs-stream-prefix": stream,
+            },
+        },
     }
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from safedelete.deploy.aws.names import logical
 from safedelete.deploy.aws.resources import Deployment, failed_tasks
+from safedelete.deploy.aws.task import APPROVER
 from safedelete.deploy.files import MARK
 from safedelete.errors import ConfigError
 
@@ -27,19 +28,14 @@ def template(deployment: Deployment) -> Mapping[str, str]:
     resources = _shared(deployment)
     for job in deployment.jobs:
         task = logical("Task", job.name)
-        resources[task] = {
-            "Type": "AWS::ECS::TaskDefinition",
-            # The revision that a schedule has run until now stays, so that one can go back to it.
-            "DeletionPolicy": "Retain",
-            "UpdateReplacePolicy": "Retain",
-            "Properties": pascal(deployment.tasks[job.name]),
-            **_after(deployment, ("execution",), ("job", job.name)),
-        }
+        resources[task] = _task(deployment, deployment.tasks[job.name], ("execution",), ("job", job.name))
         resources[logical("Schedule", job.name)] = {
             "Type": "AWS::Scheduler::Schedule",
             "Properties": pascal(deployment.schedule(job, {"Ref": task})),
             "DependsOn": sorted(["Group", "DeadLetters", *_made(deployment, ("scheduler",))]),
         }
+    if deployment.approver is not None:
+        resources[logical("Approver")] = _task(deployment, deployment.approver, ("execution",))
     document: dict[str, Any] = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"{MARK}: {', '.join(job.name for job in deployment.jobs)}"[:1024],
@@ -65,7 +61,8 @@ def template(deployment: Deployment) -> Mapping[str, str]:
 
 def bare_tasks(deployment: Deployment) -> Mapping[str, str]:
     """Return each job's task definition as ``aws ecs register-task-definition --cli-input-json`` takes it."""
-    return {f"{job}.taskdef.json": _json(task) for job, task in deployment.tasks.items()}
+    approver = {} if deployment.approver is None else {APPROVER: deployment.approver}
+    return {f"{job}.taskdef.json": _json(task) for job, task in {**deployment.tasks, **approver}.items()}
 
 
 def bare_roles(deployment: Deployment) -> Mapping[str, str]:
@@ -156,12 +153,19 @@ def _shared(deployment: Deployment) -> dict[str, Any]:
     return found
 
 
+def _task(deployment: Deployment, properties: Mapping[str, Any], *roles: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "Type": "AWS::ECS::TaskDefinition",
+        # The revision that a schedule has run until now stays, so that one can go back to it.
+        "DeletionPolicy": "Retain",
+        "UpdateReplacePolicy": "Retain",
+        "Properties": pascal(properties),
+        "DependsOn": sorted(["Logs", *_made(deployment, *roles)]),
+    }
+
+
 def _made(deployment: Deployment, *roles: tuple[str, ...]) -> list[str]:
     return [logical("Role", *what) for what in roles if what in deployment.roles]
-
-
-def _after(deployment: Deployment, *roles: tuple[str, ...]) -> dict[str, Any]:
-    return {"DependsOn": sorted(["Logs", *_made(deployment, *roles)])}
 
 
 class _Dumper(yaml.SafeDumper):

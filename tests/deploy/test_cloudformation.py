@@ -262,7 +262,9 @@ def test_the_scheduler_may_start_these_jobs_on_this_cluster_alone(project: Path,
     )
 
 
-def test_who_approves_has_a_database_role_of_its_own_and_none_on_aws(project: Path, render: Rendering) -> None:
+def test_who_approves_has_a_database_role_of_its_own_and_none_on_aws(
+    project: Path, render: Rendering
+) -> None:
     secret = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:approver-AbCdEf"
     (project / "safedelete.toml").write_text(
         TOML + f'approver_secrets = {{ SAFEDELETE_DATABASE_URL = "{secret}:url::" }}\n'
@@ -305,7 +307,7 @@ def test_a_long_name_is_cut_and_stays_another_than_its_neighbour() -> None:
 
 
 def test_a_template_beyond_what_cloudformation_takes_is_refused() -> None:
-    jobs = [purge(f"job-{n}") for n in range(130)]
+    jobs = [purge(f"job-{n}", "rate(1 day)") for n in range(110)]
     with pytest.raises(ConfigError, match="CloudFormation takes 500"):
         template(made(*jobs))
 

@@ -308,7 +308,7 @@ def _target(target: TargetPlan) -> str:
     rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
     if target.first:
         rows.append(["first .. last", f"{target.first} .. {target.last}"])
-    rows += [["for example", one] for one in target.sample]
+    rows += [["for example", one] for one in target.sample if one not in (target.first, target.last)]
     rows += [["note", note] for note in target.notes]
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
 

@@ -211,7 +211,7 @@ WEEK = timedelta(days=7)
 
 def test_a_purge_may_delete_what_it_purges_and_nothing_else() -> None:
     assert actions(S3Prefix("acme", "tmp/", older_than=WEEK)) == {
-        "acme": STATE | {"s3:ListBucket"},
+        "acme": {"s3:GetBucketVersioning", "s3:ListBucket"},
         "acme/tmp/*": {"s3:DeleteObject", "s3:GetObject"},
     }
 
@@ -220,7 +220,7 @@ def test_a_purge_of_versions_may_not_leave_markers() -> None:
     assert actions(S3Prefix("acme", "tmp/", older_than=WEEK, mode="purge")) == {
         "acme": STATE,
         "acme tmp/*": {"s3:ListBucketVersions"},
-        "acme/tmp/*": {"s3:DeleteObjectVersion", "s3:GetObject", "s3:GetObjectVersion"},
+        "acme/tmp/*": {"s3:DeleteObjectVersion", "s3:GetObjectVersion"},
     }
 
 

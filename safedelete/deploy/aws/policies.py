@@ -14,11 +14,8 @@ from safedelete.deploy.files import MARK
 from safedelete.s3.canary import NAME as CANARY
 from safedelete.s3.remedy import statement
 
-_STATE: Final = (
-    "s3:GetBucketVersioning",
-    "s3:GetBucketObjectLockConfiguration",
-    "s3:GetReplicationConfiguration",
-)
+_KEEPERS: Final = ("s3:GetBucketObjectLockConfiguration", "s3:GetReplicationConfiguration")
+"""What would keep a version; a bucket without versions has neither."""
 
 
 def roles(jobs: Sequence[Declared], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -70,7 +67,7 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
     for target in job.targets:
         match target:
             case S3Prefix() | S3Orphans():
-                _want(wanted, target.bucket, target.prefix, target.mode)
+                _want(wanted, target.bucket, target.prefix, target.mode, listed=True)
                 if isinstance(target, S3Prefix):
                     _want_canary(
                         wanted, target.bucket, target.prefix, target.mode, target.require_conditional
@@ -80,7 +77,7 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
             case Rows():
                 for keys in target.owns:
                     # The keys are in the rows: no prefix of them is known.
-                    _want(wanted, keys.bucket, "", keys.mode)
+                    _want(wanted, keys.bucket, "", keys.mode, listed=False)
                     _want_canary(wanted, keys.bucket, "", keys.mode, keys.require_conditional)
     return [
         statement(sorted(actions), bucket, prefix) for (bucket, prefix, _), actions in sorted(wanted.items())
@@ -91,12 +88,17 @@ Wanted: TypeAlias = "defaultdict[tuple[str, str, str], set[str]]"
 """Actions by bucket, prefix, and what they are on; a statement is about a bucket or about its objects."""
 
 
-def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None) -> None:
-    wanted[bucket, "", "bucket"].update(_STATE)
+def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed: bool) -> None:
+    wanted[bucket, "", "bucket"].add("s3:GetBucketVersioning")
+    if mode is not None:
+        wanted[bucket, "", "bucket"].update(_KEEPERS)
     objects = wanted[bucket, prefix, "objects"]
     # Every version and marker goes by its VersionId, and is found by listing versions.
     if mode == "purge":
-        objects.update({"s3:DeleteObjectVersion", "s3:GetObject", "s3:GetObjectVersion"})
+        objects.update({"s3:DeleteObjectVersion", "s3:GetObjectVersion"})
+        if not listed:
+            # A row names a key, and no version of it.
+            objects.add("s3:GetObject")
         wanted[bucket, prefix, "list"].add("s3:ListBucketVersions")
         return
     objects.update({"s3:DeleteObject", "s3:GetObject"})

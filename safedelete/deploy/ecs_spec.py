@@ -160,6 +160,11 @@ class Ecs(Part):
         twice = sorted(self.variables.keys() & self.secrets.keys())
         if twice:
             raise ValueError(f"{', '.join(twice)} is in variables and in secrets")
+        sinks = {sink.strip() for sink in self.variables.get("SAFEDELETE_METRICS", "emf").split(",")}
+        if not sinks & {"emf", "cloudwatch"} and "SAFEDELETE_METRICS" not in self.secrets:
+            raise ValueError(
+                "SAFEDELETE_METRICS names neither emf nor cloudwatch, so that no alarm would ever hear of a failed run"
+            )
         if self.emails and self.topic is not None:
             raise ValueError(
                 "emails are for the topic that is made; subscribe them to the topic that is named"

@@ -224,6 +224,11 @@ def test_a_purge_of_versions_may_not_leave_markers() -> None:
     }
 
 
+def test_a_star_in_a_prefix_stands_for_itself() -> None:
+    found = actions(S3Prefix("acme", "a*b?$/", older_than=WEEK, mode="purge"))
+    assert set(found) == {"acme", "acme a${*}b${?}${$}/*", "acme/a${*}b${?}${$}/*"}
+
+
 def test_a_canary_may_be_put_in_its_folder_alone() -> None:
     found = actions(S3Prefix("acme", "tmp/", older_than=WEEK, mode="marker", require_conditional="canary/"))
     assert found["acme/canary/.safedelete-canary-*"] == {
@@ -327,6 +332,7 @@ def test_a_template_beyond_what_cloudformation_takes_is_refused() -> None:
         ("retries = 185", "ecs.retries is 185"),
         ('prefix = "Has Space"', "ecs.prefix is 'Has Space'"),
         ('variables = { SAFEDELETE_ENVIRONMENT = "x" }', "SAFEDELETE_ENVIRONMENT is set by the rendering"),
+        ('variables = { SAFEDELETE_METRICS = "log,ping:https://x" }', "names neither emf nor cloudwatch"),
         ('policies = { nobody = ["arn:aws:iam::aws:policy/ReadOnlyAccess"] }', "ecs.policies names nobody"),
         ("flexible = 5", "ecs.flexible is not a known key."),
     ],

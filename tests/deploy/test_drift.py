@@ -449,12 +449,14 @@ def test_order_empties_and_defaults_are_no_difference() -> None:
     task = json.loads(json.dumps(mine.tasks["nightly"]))
     [container] = task["containerDefinitions"]
     container["environment"].reverse()
+    container["readonlyRootFilesystem"] = False
     container |= {"cpu": 0, "mountPoints": [], "portMappings": [], "volumesFrom": [], "systemControls": []}
     task |= {
         "status": "ACTIVE", "revision": 4, "volumes": [], "placementConstraints": [],
         "compatibilities": ["EC2", "FARGATE"], "tags": [*task["tags"], {"key": "team", "value": "data"}],
     }  # fmt: skip
     schedule = mine.schedule(job, "arn:aws:ecs:r:a:task-definition/safedelete-nightly:4")
+    del schedule["Target"]["EcsParameters"]["EnableExecuteCommand"]
     network = schedule["Target"]["EcsParameters"]["NetworkConfiguration"]["awsvpcConfiguration"]
     network["Subnets"].reverse()
     alarms = {

@@ -67,11 +67,10 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
     for target in job.targets:
         match target:
             case S3Prefix() | S3Orphans():
-                _want(wanted, target.bucket, target.prefix, target.mode, listed=True)
+                prefix = _literal(target.prefix)
+                _want(wanted, target.bucket, prefix, target.mode, listed=True)
                 if isinstance(target, S3Prefix):
-                    _want_canary(
-                        wanted, target.bucket, target.prefix, target.mode, target.require_conditional
-                    )
+                    _want_canary(wanted, target.bucket, prefix, target.mode, target.require_conditional)
                     if target.inventory is not None:
                         _want_inventory(wanted, target.inventory)
             case Rows():
@@ -86,6 +85,11 @@ def bucket_statements(job: Declared) -> list[dict[str, Any]]:
 
 Wanted: TypeAlias = "defaultdict[tuple[str, str, str], set[str]]"
 """Actions by bucket, prefix, and what they are on; a statement is about a bucket or about its objects."""
+
+
+def _literal(prefix: str) -> str:
+    """Return a prefix in which nothing stands for other characters: a policy has its own way to say so."""
+    return "".join(f"${{{letter}}}" if letter in "*?$" else letter for letter in prefix)
 
 
 def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed: bool) -> None:
@@ -110,7 +114,7 @@ def _want_canary(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, de
     if not demanded or mode == "purge":
         return
     # Beside the first planned object, wherever that is, unless a folder is named.
-    where = f"{demanded}{CANARY}" if isinstance(demanded, str) else f"{prefix}*{CANARY}"
+    where = f"{_literal(demanded)}{CANARY}" if isinstance(demanded, str) else f"{prefix}*{CANARY}"
     wanted[bucket, where, "objects"].update({"s3:DeleteObject", "s3:GetObject", "s3:PutObject"})
     if mode == "marker":
         wanted[bucket, where, "objects"].add("s3:DeleteObjectVersion")
@@ -120,6 +124,7 @@ def _want_canary(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, de
 def _want_inventory(wanted: Wanted, inventory: Inventory) -> None:
     # The data files stand in a folder beside the dated ones that hold the manifests.
     folder = inventory.key if inventory.newest else "".join(f"{p}/" for p in inventory.key.split("/")[:-2])
+    folder = _literal(folder)
     wanted[inventory.bucket, folder, "objects"].add("s3:GetObject")
     if inventory.newest:
         wanted[inventory.bucket, folder, "list"].add("s3:ListBucket")

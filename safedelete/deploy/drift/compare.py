@@ -289,7 +289,12 @@ def _clean(value: Any, name: str = "") -> Any:
     """Drop what is empty, and put into order what has none; named things become a mapping, so that a change says which."""
     if isinstance(value, Mapping):
         found = {key: _clean(inner, key) for key, inner in value.items()}
-        return {key: inner for key, inner in found.items() if inner not in (None, [], {}, "")}
+        # A flag that is off is left out by some answers, and said by others.
+        return {
+            key: inner
+            for key, inner in found.items()
+            if inner is not False and inner not in (None, [], {}, "")
+        }
     if isinstance(value, (list, tuple)):
         items = [_clean(inner) for inner in value]
         key = _named(items)

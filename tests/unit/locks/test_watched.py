@@ -33,6 +33,8 @@ class Breaks:
         self.given_back.set()
 
 
+# pytest tells of what ends a thread; the interpreter itself would say nothing.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -48,6 +50,7 @@ def test_a_proof_that_breaks_loses_the_lock_before_it_is_given_back(error: BaseE
     with pytest.raises(LockLostError, match=words):
         hold.fence()
     assert keeper.given_back.wait(5)
+    hold._heart.join(5)
     assert keeper.passed == [False]
     with pytest.raises(LockLostError):
         hold.gate()

@@ -324,7 +324,8 @@ def _orphan_part(
     target: S3Orphans, database: Database, connection: Connection, clock: SystemClock
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    # Always by a look: a new row may pick up an old object by writing it again, byte for byte and so under its ETag.
+    store = S3ObjectStore(connection, clock=clock, modes=modes, min_age=target.older_than, always_look=True)
     prefixes = [(target.bucket, target.prefix)]
     prober = S3Prober(connection, modes=modes, prefixes=prefixes)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)

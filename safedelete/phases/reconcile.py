@@ -139,7 +139,7 @@ def reconcile(place: Place, progress: Progress) -> Reconciled:
 def _compare(place: Place, found: Reconciled, progress: Progress) -> None:
     unnamed: list[ObjectRef] = []
     missing: list[ObjectRef] = []
-    for verdict, key, seen in compare(place.listing(), place.references.streams()):
+    for verdict, key, seen, _ in compare(place.listing(), place.references.streams()):
         if seen is None:
             missing.append(ObjectRef(place.bucket, key))
             if len(missing) == CHUNK:

@@ -42,6 +42,7 @@ from safedelete.sql.permissions import SqlProber
 from safedelete.sql.referenced import SqlReferences
 from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
+from safedelete.wiring.beside import acquainted, owners_under
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 from safedelete.wiring.telling import Telling
@@ -257,12 +258,14 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
     conditions = Conditions()
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(target, reach(target.client), clock, conditions))
+            parts.append(_prefix_part(purge, target, reach(target.client), clock, conditions))
         elif isinstance(target, S3Orphans):
             parts.append(_orphan_part(target, database, reach(target.client), clock))
         else:
             parts.append(_row_part(target, database, reach, clock, conditions))
-    return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+    return acquainted(purge, parts, database), sorted(
+        {connection.describe_caller() for connection in connections.values()}
+    )
 
 
 def connection_to(client: object) -> Connection:
@@ -278,29 +281,8 @@ def connection_to(client: object) -> Connection:
     return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
-def _acquainted(parts: Sequence[Part]) -> list[Part]:
-    """Tell each table target of the purge's others: of cascades into them, and of objects that theirs name as well."""
-    rows = {
-        id(part): part.target
-        for part in parts
-        if isinstance(part, RowPart) and isinstance(part.target, SqlRows)
-    }
-    for target in rows.values():
-        target.siblings = tuple(rows.values())
-    found: list[Part] = []
-    for part in parts:
-        own = rows.get(id(part))
-        if isinstance(part, RowPart) and own is not None:
-            mine = {keys.bucket for keys in own.rows.owns}
-            others = [t for t in rows.values() if t is not own and mine & {k.bucket for k in t.rows.owns}]
-            found.append(replace(part, sharing=tuple(others)))
-        else:
-            found.append(part)
-    return found
-
-
 def _prefix_part(
-    target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
+    purge: Purge, target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
     conditions.demand(target.bucket, target.require_conditional)
@@ -317,7 +299,8 @@ def _prefix_part(
     prefixes = [(target.bucket, target.prefix)]
     prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
-    return ObjectPart(PrefixTarget(target, connection, store), (prober, adviser))
+    notes = owners_under(purge, target)
+    return ObjectPart(PrefixTarget(target, connection, store, notes=notes), (prober, adviser))
 
 
 def _orphan_part(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import ColumnElement, select, types
 
 from safedelete.declare.endpoint import S3Endpoint
-from safedelete.declare.targets import KeyColumn, Mode, check_bucket, check_mode, check_prefix
+from safedelete.declare.prefix import check_rate
+from safedelete.declare.targets import (
+    KeyColumn,
+    Mode,
+    check_bucket,
+    check_canary,
+    check_mode,
+    check_prefix,
+)
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,6 +54,9 @@ class S3Orphans:
             spelling (URL encoding, Unicode form, white space at an end) is refused all the same.
         outside_ok: Columns of ``referenced_by`` whose values may all lie outside the prefix. Without it such a column is
             refused: ``7.png`` in place of ``u/7.png`` names nothing, and every object it means would be an orphan.
+        max_delete_rate: As for ``S3Prefix``.
+        require_conditional: As for ``S3Prefix``. Each object is looked at right before its delete in any case, since an
+            upload of the same content has the same ETag.
 
     Raises:
         ConfigError: An empty bucket or prefix, no column, a column that cannot be read as keys, or an age below 24 hours.
@@ -67,6 +78,8 @@ class S3Orphans:
         client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
         outside_ok: KeyColumn | Sequence[KeyColumn] = (),
+        max_delete_rate: float | None = None,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Orphans")
         self.prefix = check_prefix(
@@ -86,6 +99,8 @@ class S3Orphans:
         if not isinstance(missing_ok, bool):
             raise ConfigError(f"{where}: missing_ok={missing_ok!r}; must be True or False.")
         self.missing_ok = missing_ok
+        self.max_delete_rate = check_rate(max_delete_rate, where)
+        self.require_conditional = check_canary(require_conditional, f"S3Orphans({bucket!r}")
         self.outside_places = _places(outside_ok, self.columns, where)
         self.client = client
 

@@ -58,6 +58,7 @@ class OrphanTarget(PrefixTarget):
             whole_bucket=not declared.prefix,
             exact_prefix=bool(declared.prefix),
             mode=declared.mode,
+            max_delete_rate=declared.max_delete_rate,
             client=declared.client,
         )
         super().__init__(everything, connection, store, page_size=page_size)

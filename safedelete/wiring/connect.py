@@ -258,9 +258,10 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
     conditions = Conditions()
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(purge, target, reach(target.client), clock, conditions))
+            notes = owners_under(purge, target)
+            parts.append(_prefix_part(target, reach(target.client), clock, conditions, notes))
         elif isinstance(target, S3Orphans):
-            parts.append(_orphan_part(target, database, reach(target.client), clock))
+            parts.append(_orphan_part(target, database, reach(target.client), clock, conditions))
         else:
             parts.append(_row_part(target, database, reach, clock, conditions))
     return acquainted(purge, parts, database), sorted(
@@ -282,7 +283,11 @@ def connection_to(client: object) -> Connection:
 
 
 def _prefix_part(
-    purge: Purge, target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
+    target: S3Prefix,
+    connection: Connection,
+    clock: SystemClock,
+    conditions: Conditions,
+    notes: Sequence[str] = (),
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
     conditions.demand(target.bucket, target.require_conditional)
@@ -299,18 +304,32 @@ def _prefix_part(
     prefixes = [(target.bucket, target.prefix)]
     prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
-    notes = owners_under(purge, target)
     return ObjectPart(PrefixTarget(target, connection, store, notes=notes), (prober, adviser))
 
 
 def _orphan_part(
-    target: S3Orphans, database: Database, connection: Connection, clock: SystemClock
+    target: S3Orphans,
+    database: Database,
+    connection: Connection,
+    clock: SystemClock,
+    conditions: Conditions,
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    # Always by a look: a new row may pick up an old object by writing it again, byte for byte and so under its ETag.
-    store = S3ObjectStore(connection, clock=clock, modes=modes, min_age=target.older_than, always_look=True)
+    conditions.demand(target.bucket, target.require_conditional)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        conditional=conditions.proven,
+        demanded=conditions.demanded,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        # Always by a look: a new row may pick up an old object by writing it again, byte for byte and so under its ETag,
+        # which no condition tells from the old one.
+        always_look=True,
+    )
     prefixes = [(target.bucket, target.prefix)]
-    prober = S3Prober(connection, modes=modes, prefixes=prefixes)
+    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
     references = SqlReferences(target.columns, database, target.bucket, target.prefix)
     return ObjectPart(

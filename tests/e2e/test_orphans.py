@@ -123,12 +123,14 @@ def test_an_overwritten_orphan_is_kept(world: World, store: StubS3) -> None:
     assert world.objects() & {1, 2, 3} == {2}
 
 
-@pytest.mark.parametrize("mode", ["", 'mode="marker", '])
-def test_an_orphan_written_again_with_the_same_bytes_is_kept(world: World, store: StubS3, mode: str) -> None:
+@pytest.mark.parametrize("options", ["", 'mode="marker", ', "require_conditional=True, "])
+def test_an_orphan_written_again_with_the_same_bytes_is_kept(
+    world: World, store: StubS3, options: str
+) -> None:
     """Its ETag is the sealed one; only its age tells that somebody has taken it up."""
-    if mode:
+    if "mode" in options:
         store.always(answering(200, VERSIONED), "GetBucketVersioning")
-    jobs = world.jobs(source=SWEEP.replace('"up/", ', f'"up/", {mode}'))
+    jobs = world.jobs(source=SWEEP.replace('"up/", ', f'"up/", {options}'))
     world.cli("init", jobs, expect=0)
     with before_execute(lambda: store.put("acme", key(2), b"old", modified=datetime.now(UTC))):
         ran = world.cli("run", jobs, "--json", expect=0)

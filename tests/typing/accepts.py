@@ -92,6 +92,8 @@ orphans = Purge(
         whole_bucket=True,
         mode="purge",
         outside_ok=Upload.s3_key,
+        max_delete_rate=500,
+        require_conditional="canary/",
     ),
     schedule="rate(1 day)",
     timeout=timedelta(hours=1),

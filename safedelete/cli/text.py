@@ -211,6 +211,8 @@ def run(
         f"started {when(record.started_at)} by {record.owner}"
         + (f", ended {when(record.finished_at)}" if record.finished_at else ""),
     ]
+    if record.task:
+        lines.append(f"as {record.task}")
     if record.exit_code is not None:
         lines.append(f"exit code {record.exit_code}")
     if record.reason:

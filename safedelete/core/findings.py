@@ -109,7 +109,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD116": Kind(
         "Younger than min_age",
         "refuse",
-        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows.",
+        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows, or there is none.",
         "Repair the retention, or lower min_age in the job file. It cannot be approved.",
         acceptable=False,
     ),

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the tables below; ``init`` writes it, and everything else compares it."""
 
 metadata: Final = MetaData()
@@ -47,6 +47,7 @@ run: Final = Table(
     Column("sealed_bytes", BigInteger, nullable=False, default=0),
     Column("teaches", Integer, nullable=False, default=1),
     Column("resumed_at", String(32)),
+    Column("task", _TEXT),
     Index("safedelete_run_by_job", "job", "started_at"),
     comment="safedelete: one row a run, with its plan, decision and outcome sums",
     mysql_engine="InnoDB",

@@ -45,11 +45,11 @@ orphans = Purge(
 # Orphans wait for the sweep. A row without its object is a loss, and fails the run.
 @job("reconcile-uploads", schedule="cron(45 3 * * ? *)", timeout=timedelta(minutes=30))
 def reconcile_uploads(run: RunContext) -> None:
-    for place in safedelete.reconcile(orphans):
-        run.checkpoint()
+    # Asked within a place too: a large one takes longer than a stop may.
+    for place in safedelete.reconcile(orphans, progress=lambda *_: run.checkpoint()):
         if place.unchecked:
             raise RuntimeError(f"{place.place} could not be checked: {place.unchecked}")
         run.processed(place.listed)
         run.failed(place.without_objects.keys)
         for key in place.without_objects.sample:
-            print(f"a row names {key!r}, and {place.place} has no such object")
+            run.log.error("a row names an object that is not there", place=place.place, key=key)

@@ -18,6 +18,7 @@ from safedelete.declare import Declared, Job, Purge
 from safedelete.declare.sweeps import check_sweeps
 from safedelete.errors import ConfigError, SafeDeleteError
 from safedelete.sql.boot import refusing_connections
+from safedelete.sql.engine import environment_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,13 @@ def load(path: Path) -> JobFile:
         raise ConfigError(
             f"{path}: the file declares no job.", hint="Declare a Purge(...) or a @job(...) at module level."
         )
+    purges = [job for job in jobs.values() if isinstance(job, Purge)]
     try:
-        check_sweeps(jobs.values())
+        check_sweeps(purges, environment_url())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}", hint=error.hint) from error
+    for purge in purges:
+        purge.beside = tuple(other for other in purges if other is not purge)
     return JobFile(path, jobs)
 
 

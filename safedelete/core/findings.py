@@ -100,8 +100,8 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD115": Kind(
         "Not to be trusted",
         "refuse",
-        "What rows name cannot be held against what is listed: a referencing table is empty, a value may mean an object and does "
-        "not spell its key, or rows name mostly objects that are not there.",
+        "What rows name cannot be held against what is listed: a referencing table is empty, a column's values all lie outside "
+        "the prefix, a value may mean an object and does not spell its key, or a column names objects that are not there.",
         "Check database, bucket and prefix, and what the message names. S3Orphans(referenced_by=...) takes an SQL expression that "
         "makes the key of a URL. It cannot be approved.",
         acceptable=False,

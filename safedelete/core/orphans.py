@@ -11,14 +11,22 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from safedelete.core.spelling import spellings
 from safedelete.errors import StoreError
 
 T = TypeVar("T")
 
 HALF: Final = 0.5
-"""Share of the keys that rows name which must be in the listing, for the two to be about one another."""
+"""Share of the keys that a column names which must be in the listing, for the two to be about one another."""
+
+FEW: Final = 5
+SMALL: Final = 0.01
+"""Keys of a column, and share of them, that may be missing while there are objects that no row names. Missing and unnamed
+together is what keys in another spelling look like."""
 
 
 class Listed(NamedTuple, Generic[T]):
@@ -45,6 +53,8 @@ class Found(NamedTuple, Generic[T]):
     verdict: Verdict
     key: str
     thing: T | None
+    columns: tuple[int, ...] = ()
+    """Places of the columns that name it, ascending."""
 
 
 def compare(listed: Iterable[Listed[T]], named: Sequence[Iterable[str]]) -> Iterator[Found[T]]:
@@ -57,43 +67,41 @@ def compare(listed: Iterable[Listed[T]], named: Sequence[Iterable[str]]) -> Iter
     Raises:
         StoreError: A stream is not in order; what was yielded so far is not to be used.
     """
-    names = _once(
-        merge(*(_ascending(stream, f"referencing column {i}") for i, stream in enumerate(named, 1)))
-    )
-    name = next(names, None)
+    names = _once(merge(*(_ascending(stream, i) for i, stream in enumerate(named))))
+    name, columns = next(names, _END)
     last: str | None = None
     for entry in listed:
         if last is not None and entry.key <= last:
             raise _out_of_order("the bucket's listing", last, entry.key)
         last = entry.key
         while name is not None and name < entry.key:
-            yield Found(Verdict.MISSING, name, None)
-            name = next(names, None)
+            yield Found(Verdict.MISSING, name, None, columns)
+            name, columns = next(names, _END)
         if name == entry.key:
-            yield Found(Verdict.NAMED, entry.key, entry.thing)
-            name = next(names, None)
+            yield Found(Verdict.NAMED, entry.key, entry.thing, columns)
+            name, columns = next(names, _END)
         else:
             yield Found(Verdict.UNNAMED, entry.key, entry.thing)
     while name is not None:
-        yield Found(Verdict.MISSING, name, None)
-        name = next(names, None)
+        yield Found(Verdict.MISSING, name, None, columns)
+        name, columns = next(names, _END)
 
 
-def _ascending(keys: Iterable[str], what: str) -> Iterator[str]:
+_END: Final[tuple[str | None, tuple[int, ...]]] = (None, ())
+
+
+def _ascending(keys: Iterable[str], column: int) -> Iterator[tuple[str, int]]:
     last: str | None = None
     for key in keys:
         if last is not None and key < last:
-            raise _out_of_order(what, last, key)
+            raise _out_of_order(f"referencing column {column + 1}", last, key)
         last = key
-        yield key
+        yield key, column
 
 
-def _once(keys: Iterable[str]) -> Iterator[str]:
-    last: str | None = None
-    for key in keys:
-        if key != last:
-            yield key
-        last = key
+def _once(keys: Iterable[tuple[str, int]]) -> Iterator[tuple[str | None, tuple[int, ...]]]:
+    for key, same in groupby(keys, itemgetter(0)):
+        yield key, tuple(dict.fromkeys(column for _, column in same))
 
 
 def _out_of_order(what: str, last: str, key: str) -> StoreError:
@@ -143,7 +151,7 @@ def meaning(value: object, bucket: str, prefix: str) -> Value:
 
 def mistaken(bucket: str, prefix: str) -> tuple[str, ...]:
     """Return beginnings of values that mean a key under the prefix and do not spell it."""
-    wrong = (f"/{prefix}", f"{bucket}/{prefix}", f"/{bucket}/{prefix}")
+    wrong = (f"/{prefix}", f"{bucket}/{prefix}", f"/{bucket}/{prefix}", *sorted(spellings(prefix)))
     # Of a whole bucket every text is a key; and a folder may have the bucket's name.
     return tuple(text for text in wrong if prefix and not text.startswith(prefix))
 

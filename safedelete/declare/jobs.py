@@ -17,6 +17,7 @@ from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.prefix import S3Prefix
+from safedelete.declare.sweeps import check_sweeps
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 
@@ -105,6 +106,9 @@ class Purge:
             go on when it returns None. What it raises means that it cannot tell, as above.
         lock: A lock to take beside the lease: ``"advisory"`` (PostgreSQL, MariaDB, MySQL) or ``"redis"``
             (``$SAFEDELETE_REDIS_URL``); ``"lease"`` for none. Else ``$SAFEDELETE_LOCK``.
+        elsewhere_ok: Accept that rows which this purge cannot ask own objects of what may be its buckets: those of another
+            purge of the file whose ``database`` is not provably the same, or a bucket that is said in two ways (a name and
+            an access point). Without it such a file does not load, since an object that they name could be deleted.
 
     Raises:
         ConfigError: An argument is missing or out of range; says which, what was given and what is allowed.
@@ -130,6 +134,7 @@ class Purge:
         replicas: Sequence[Engine | URL | str] = (),
         pause_when: Callable[[], str | None] | None = None,
         lock: LockKind | None = None,
+        elsewhere_ok: bool = False,
     ) -> None:
         self.name = check_name(name, "Purge")
         where = f"Purge({name!r})"
@@ -184,6 +189,10 @@ class Purge:
         self.lock = check_lock(lock, where, self.database)
         self.tz = tz
         self.allow_ddl = check_flag(allow_ddl, "allow_ddl", where)
+        self.elsewhere_ok = check_flag(elsewhere_ok, "elsewhere_ok", where)
+        self.beside: tuple[Purge, ...] = ()
+        """The other purges of its job file, whose rows may own what this one would take; set when the file loads."""
+        check_sweeps([self])
 
 
 @dataclass(frozen=True, slots=True)

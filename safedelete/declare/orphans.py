@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import ColumnElement, select, types
 
 from safedelete.declare.endpoint import S3Endpoint
-from safedelete.declare.targets import KeyColumn, Mode, check_bucket, check_mode, check_prefix
+from safedelete.declare.prefix import check_rate
+from safedelete.declare.targets import (
+    KeyColumn,
+    Mode,
+    check_bucket,
+    check_canary,
+    check_mode,
+    check_prefix,
+)
 from safedelete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,8 +48,15 @@ class S3Orphans:
         exact_prefix: Take the prefix as plain leading characters, so that ``log-`` matches ``log-2020.txt``.
         mode: For a versioned bucket, and needed there: ``"marker"`` or ``"purge"``.
         client: A boto3 S3 client, or an ``S3Endpoint``, instead of the default chain.
-        missing_ok: Accept that rows name mostly objects which are not there. Without it such a plan is refused: that is
-            what a wrong bucket, or keys that are stored in another form, look like.
+        missing_ok: Accept that rows name objects which are not there. Without it a plan is refused when a column names mostly
+            such objects, or more than five and more than 1 % of its keys while there are orphans: that is what a wrong
+            bucket, or keys that are stored in another form, look like. A key that is one of the orphans in another
+            spelling (URL encoding, Unicode form, white space at an end) is refused all the same.
+        outside_ok: Columns of ``referenced_by`` whose values may all lie outside the prefix. Without it such a column is
+            refused: ``7.png`` in place of ``u/7.png`` names nothing, and every object it means would be an orphan.
+        max_delete_rate: As for ``S3Prefix``.
+        require_conditional: As for ``S3Prefix``. Each object is looked at right before its delete in any case, since an
+            upload of the same content has the same ETag.
 
     Raises:
         ConfigError: An empty bucket or prefix, no column, a column that cannot be read as keys, or an age below 24 hours.
@@ -62,6 +77,9 @@ class S3Orphans:
         mode: Mode | None = None,
         client: S3Client | S3Endpoint | None = None,
         missing_ok: bool = False,
+        outside_ok: KeyColumn | Sequence[KeyColumn] = (),
+        max_delete_rate: float | None = None,
+        require_conditional: bool | str = False,
     ) -> None:
         self.bucket = check_bucket(bucket, "S3Orphans")
         self.prefix = check_prefix(
@@ -81,6 +99,9 @@ class S3Orphans:
         if not isinstance(missing_ok, bool):
             raise ConfigError(f"{where}: missing_ok={missing_ok!r}; must be True or False.")
         self.missing_ok = missing_ok
+        self.max_delete_rate = check_rate(max_delete_rate, where)
+        self.require_conditional = check_canary(require_conditional, f"S3Orphans({bucket!r}")
+        self.outside_places = _places(outside_ok, self.columns, where)
         self.client = client
 
     @property
@@ -97,6 +118,22 @@ def _columns(given: object, where: str) -> tuple[ColumnElement[Any], ...]:
             hint="Name every column that holds a key of this bucket: referenced_by=[Upload.s3_key].",
         )
     return tuple(_column(column, where) for column in several)
+
+
+def _places(given: object, columns: Sequence[ColumnElement[Any]], where: str) -> frozenset[int]:
+    """Return where among the columns those are that need name nothing under the prefix."""
+    several = given if isinstance(given, (list, tuple)) else (given,)
+    found: set[int] = set()
+    for each in several:
+        column = _column(each, where)
+        same = [place for place, known in enumerate(columns) if known is column or known.compare(column)]
+        if not same:
+            raise ConfigError(
+                f"{where}: outside_ok has {' '.join(str(column).split())}, which referenced_by has not.",
+                hint="Name it in both.",
+            )
+        found.update(same)
+    return frozenset(found)
 
 
 def _column(given: Any, where: str) -> ColumnElement[Any]:

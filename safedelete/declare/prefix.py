@@ -108,7 +108,7 @@ class S3Prefix:
         self.pattern_regex = _pattern(pattern, where)
         self.min_size, self.max_size = _sizes(min_size, max_size, where)
         self.storage_classes = _classes(storage_class, where)
-        self.max_delete_rate = _rate(max_delete_rate, where)
+        self.max_delete_rate = check_rate(max_delete_rate, where)
         self.mode = check_mode(mode, "S3Prefix")
         self.inventory = _inventory(inventory, where, bucket, mode)
         self.client = client
@@ -190,7 +190,8 @@ def _classes(given: object, where: str) -> tuple[str, ...]:
     return tuple(sorted(set(several)))
 
 
-def _rate(rate: object, where: str) -> float | None:
+def check_rate(rate: object, where: str) -> float | None:
+    """Return how many keys may be deleted a second, or None, or say what is allowed."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:

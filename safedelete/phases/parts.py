@@ -34,7 +34,7 @@ class RowPart:
         may_touch: Tables that triggers may write to.
         missing_ok: Whether most objects may be gone before their rows.
         owned: Reads the buckets of owned objects; None where rows own none.
-        sharing: The purge's other tables whose rows name objects in the same buckets.
+        sharing: Other tables, of this purge or another of its file, whose rows name objects in the same buckets.
     """
 
     target: RowTarget

@@ -124,7 +124,7 @@ class Reconciled:
 def reconcile(place: Place, progress: Progress) -> Reconciled:
     """Compare one place with the rows that name objects in it. Reads only; takes no lock.
 
-    A side that cannot be read makes the place unchecked, never free of differences.
+    A side that cannot be read makes the place unchecked, never free of differences. What ``progress`` raises ends it.
     """
     found = Reconciled(place.job, place.name, place.columns)
     try:
@@ -139,12 +139,14 @@ def reconcile(place: Place, progress: Progress) -> Reconciled:
 def _compare(place: Place, found: Reconciled, progress: Progress) -> None:
     unnamed: list[ObjectRef] = []
     missing: list[ObjectRef] = []
-    for verdict, key, seen in compare(place.listing(), place.references.streams()):
+    for verdict, key, seen, _ in compare(place.listing(), place.references.streams()):
         if seen is None:
             missing.append(ObjectRef(place.bucket, key))
             if len(missing) == CHUNK:
                 _look_for_objects(place, found, missing)
                 missing.clear()
+                # Told here too: whoever listens may want to stop, and rows alone may go on for millions.
+                progress(f"reconcile {place.name}", found.listed, found.listed)
             continue
         found.listed += 1
         if found.listed % CHUNK == 0:

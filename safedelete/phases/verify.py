@@ -250,7 +250,14 @@ def _look(
             Presence.ABSENT: GONE,
             Presence.UNKNOWN: ItemOutcome(Outcome.UNKNOWN, "unseen", "could not be asked for"),
         }
-        return {i: answer[there[objects[i]]] for i in places}
+        gone = [objects[i] for i in places if there[objects[i]] is Presence.ABSENT]
+        # An earlier attempt may have taken it in the very moment in which a row came to name it.
+        named = (
+            frozenset(part.references.named(gone)) if part.references is not None and gone else frozenset()
+        )
+        return {
+            i: lost_to_a_row(objects[i]) if objects[i] in named else answer[there[objects[i]]] for i in places
+        }
     assert isinstance(stored.items, RowBatch)
     rows = {i: stored.items.rows[i] for i in places}
     transaction = part.target.begin(as_of)

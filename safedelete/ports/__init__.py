@@ -11,7 +11,7 @@ from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, Run
 from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
 from safedelete.ports.notices import Notice, NoticeKind, NoticeReader, holding
 from safedelete.ports.preflight import Prober, Proof, Verdict
-from safedelete.ports.references import References, Values
+from safedelete.ports.references import ColumnValues, References, Values
 from safedelete.ports.sink import Silence, Sink, Teller
 from safedelete.ports.stores import (
     Deletion,
@@ -31,6 +31,7 @@ __all__ = [
     "BatchRef",
     "Binding",
     "Clock",
+    "ColumnValues",
     "Deletion",
     "Gate",
     "Held",

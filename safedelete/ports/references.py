@@ -10,6 +10,21 @@ from safedelete.core.item import ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnValues:
+    """What one referencing column holds.
+
+    Attributes:
+        name: The column.
+        values: Values that are neither NULL nor empty and name no object of another bucket.
+        under: Of those, that begin with the prefix.
+    """
+
+    name: str
+    values: int
+    under: int
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """What the referencing columns hold, beside plain keys.
 
@@ -19,6 +34,7 @@ class Values:
         elsewhere: Values that clearly name an object of another bucket.
         unmatched: Values that may mean an object under the prefix and do not spell its key.
         example: One of those, with its column.
+        columns: What each column holds, in the order of the streams; empty where that is not known.
     """
 
     empty: tuple[str, ...] = ()
@@ -26,6 +42,7 @@ class Values:
     elsewhere: int = 0
     unmatched: int = 0
     example: str = ""
+    columns: tuple[ColumnValues, ...] = ()
 
 
 class References(Protocol):

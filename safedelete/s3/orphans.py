@@ -6,14 +6,16 @@ an overwritten object is kept) is that of a prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from safedelete.core.item import ObjectRef
-from safedelete.core.orphans import HALF, Listed, Verdict, compare
+from safedelete.core.orphans import FEW, HALF, SMALL, Listed, Verdict, compare
 from safedelete.core.plan import TargetPlan
+from safedelete.core.spelling import Spellings
 from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.prefix import S3Prefix
 from safedelete.declare.targets import Mode
@@ -56,6 +58,7 @@ class OrphanTarget(PrefixTarget):
             whole_bucket=not declared.prefix,
             exact_prefix=bool(declared.prefix),
             mode=declared.mode,
+            max_delete_rate=declared.max_delete_rate,
             client=declared.client,
         )
         super().__init__(everything, connection, store, page_size=page_size)
@@ -98,8 +101,8 @@ class OrphanTarget(PrefixTarget):
         seen = self._seen = Seen(self._references.values())
         pages = super()._pages(mode, as_of, since)
         listed = (Listed(found.refs[0].key, found) for _, page in pages for found in page)
-        for verdict, _, found in compare(listed, self._references.streams()):
-            seen.add(verdict, 0 if found is None else len(found.refs))
+        for verdict, key, found, columns in compare(listed, self._references.streams()):
+            seen.add(verdict, key, columns, 0 if found is None else len(found.refs))
             if found is not None and verdict is Verdict.UNNAMED:
                 yield 0, [found]
 
@@ -121,6 +124,11 @@ class OrphanTarget(PrefixTarget):
             notes.append(f"{seen.values.blank:,} referencing value(s) are NULL or empty and name nothing")
         if seen.values.elsewhere:
             notes.append(f"{seen.values.elsewhere:,} referencing value(s) name an object of another bucket")
+        notes += [
+            f"{column.values - column.under:,} of the {column.values:,} value(s) of {column.name} lie outside the prefix"
+            for column in seen.values.columns
+            if column.under < column.values
+        ]
         notes.append(
             "each object is asked for again in the database right before the request that deletes it; a row written in "
             "the moment between the two is reported as dangling"
@@ -135,7 +143,12 @@ class OrphanTarget(PrefixTarget):
         )
 
     def _objections(self) -> tuple[str, ...]:
-        return tuple(self._seen.objections(missing_ok=self._orphans.missing_ok))
+        declared = self._orphans
+        return tuple(
+            self._seen.objections(
+                declared.prefix, missing_ok=declared.missing_ok, outside_ok=declared.outside_places
+            )
+        )
 
 
 class Seen:
@@ -144,16 +157,33 @@ class Seen:
     def __init__(self, values: Values | None = None) -> None:
         self.values = values or Values()
         self.listed_keys = self.listed_refs = self.named_keys = self.missing_keys = 0
+        self.named_by: Counter[int] = Counter()
+        self.missing_by: Counter[int] = Counter()
+        self.spellings = Spellings()
 
-    def add(self, verdict: Verdict, refs: int) -> None:
-        """Count one key, and what is listed for it."""
+    def add(self, verdict: Verdict, key: str, columns: Sequence[int], refs: int) -> None:
+        """Count one key, what is listed for it, and the columns that name it."""
         self.listed_refs += refs
+        match verdict:
+            case Verdict.NAMED:
+                self.named_keys += 1
+                self.named_by.update(columns)
+            case Verdict.MISSING:
+                self.missing_keys += 1
+                self.missing_by.update(columns)
+                self.spellings.missing(key)
+            case Verdict.UNNAMED:
+                self.spellings.unnamed(key)
         self.listed_keys += verdict is not Verdict.MISSING
-        self.named_keys += verdict is Verdict.NAMED
-        self.missing_keys += verdict is Verdict.MISSING
 
-    def objections(self, *, missing_ok: bool) -> Iterator[str]:
-        """Say why the orphans of this comparison must not be taken for orphans."""
+    def objections(self, prefix: str, *, missing_ok: bool, outside_ok: Collection[int] = ()) -> Iterator[str]:
+        """Say why the orphans of this comparison must not be taken for orphans.
+
+        Args:
+            prefix: The prefix compared.
+            missing_ok: Accept that rows name what is not listed.
+            outside_ok: Places of columns that need name nothing under the prefix.
+        """
         values, names = self.values, self.named_keys + self.missing_keys
         if values.empty:
             yield (
@@ -165,13 +195,38 @@ class Seen:
                 f"not one of {self.listed_keys:,} listed keys is named by a row, and rows name {names:,} others under the "
                 "prefix (a wrong prefix, bucket or database)"
             )
-        elif self.named_keys < HALF * names and not missing_ok:
+        for place, column in enumerate(values.columns):
+            if column.values and not column.under and place not in outside_ok:
+                yield (
+                    f"{column.name} holds {column.values:,} value(s) and none begins with {prefix!r}, so it names nothing "
+                    "here (keys without their folder, or of another place; outside_ok= accepts a column of another place)"
+                )
+        if not missing_ok:
+            yield from self._missing()
+        if self.spellings.matches:
             yield (
-                f"only {self.named_keys:,} of the {names:,} keys that rows name are in the bucket (a wrong bucket, or keys "
-                "stored in another form than they are listed; missing_ok=True accepts it)"
+                f"{self.spellings.matches:,} key(s) that rows name and that are not listed spell a listed one in another "
+                f"way (URL encoding, composed and decomposed letters, white space at an end), for one "
+                f"{self.spellings.example[:200]!r}"
             )
         if values.unmatched:
             yield (
                 f"{values.unmatched:,} referencing value(s) may mean an object here and do not spell its key, for one "
                 f"{values.example}: the object it means would be called an orphan"
             )
+
+    def _missing(self) -> Iterator[str]:
+        unnamed = self.listed_keys - self.named_keys
+        for place, missing in sorted(self.missing_by.items()):
+            named = self.named_by[place]
+            names = named + missing
+            if named < HALF * names or (unnamed and missing > max(FEW, SMALL * names)):
+                yield (
+                    f"only {named:,} of the {names:,} keys that {self._name(place)} holds under the prefix are in the "
+                    f"bucket, and {unnamed:,} object(s) there have no row (a wrong bucket, or keys stored in another form "
+                    "than they are listed; missing_ok=True accepts it)"
+                )
+
+    def _name(self, place: int) -> str:
+        columns = self.values.columns
+        return columns[place].name if place < len(columns) else f"referencing column {place + 1}"

@@ -61,12 +61,20 @@ class PrefixTarget:
         connection: The endpoint it is on.
         store: What deletes its objects; not used for planning.
         page_size: Keys a listing page.
+        notes: What a reader of the plan should know of the targets beside it.
     """
 
     def __init__(
-        self, declared: S3Prefix, connection: Connection, store: S3ObjectStore, *, page_size: int = 1000
+        self,
+        declared: S3Prefix,
+        connection: Connection,
+        store: S3ObjectStore,
+        *,
+        page_size: int = 1000,
+        notes: Sequence[str] = (),
     ) -> None:
         self._declared = declared
+        self._notes = tuple(notes)
         self._connection = connection
         self._store = store
         self._page_size = page_size
@@ -298,6 +306,7 @@ class PrefixTarget:
             )
         if self._inventory is not None:
             yield from self._inventory.notes()
+        yield from self._notes
         if mode == "purge":
             yield "each item is one version or delete marker; a version written after the plan is kept"
         else:

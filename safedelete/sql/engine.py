@@ -222,6 +222,14 @@ def describe(url: URL) -> str:
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
+def environment_url() -> str | None:
+    """Return the database URL that the environment names for a purge without ``database=``; None where it names none."""
+    try:
+        return _from_environment(os.environ)[0]
+    except ConfigError:
+        return None
+
+
 def _from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
     for variable in ("SAFEDELETE_DATABASE_URL", "DATABASE_URL"):
         if environ.get(variable, "").strip():

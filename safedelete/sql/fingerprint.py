@@ -53,6 +53,11 @@ def orphans_definition(target: S3Orphans) -> str:
         "mode": target.mode,
         "missing_ok": target.missing_ok,
     }
+    if target.outside_places:
+        # Only where there are any, so that a definition without keeps its hash.
+        document["outside_ok"] = sorted(
+            (_expression(target.columns[place]) for place in target.outside_places), key=json.dumps
+        )
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

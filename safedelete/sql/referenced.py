@@ -7,7 +7,7 @@ too much; what it finds is compared byte for byte here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -36,7 +36,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from safedelete.core.item import ObjectRef
 from safedelete.core.orphans import Value, after_all, meaning, mistaken
 from safedelete.errors import StoreError
-from safedelete.ports import Values
+from safedelete.ports import ColumnValues, Values
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
 from safedelete.sql.keys import matching
@@ -184,25 +184,30 @@ class SqlReferences:
         rows: dict[str, int] = {}
         blank = elsewhere = unmatched = 0
         example = ""
+        held: list[ColumnValues] = []
         with self.database.connected() as connection:
             for column in self.columns:
+                before = elsewhere
                 doing = f"counting what {column.name} holds"
                 odd = _odd(column, mistaken(self._bucket, self._prefix), self.database.backend.name)
                 counts = select(
                     func.count(),
                     func.sum(case((or_(column.text.is_(None), column.text == ""), 1), else_=0)),
                     func.sum(case((odd, 1), else_=0)),
+                    func.sum(case((column.under(self._prefix), 1), else_=0)),
                 ).select_from(column.source)
                 with translated(doing), self.database.reading(connection):
-                    total, nothing, suspects = connection.execute(counts).one()
+                    total, nothing, suspects, under = connection.execute(counts).one()
                     rows[column.table] = int(total)
                     blank += int(nothing or 0)
-                    if not suspects:
-                        continue
                     # Each distinct value once, a page of them at a time.
-                    found = connection.execute(
-                        select(column.bytes, func.count()).where(odd).group_by(column.bytes),
-                        execution_options={"yield_per": CHUNK},
+                    found: Iterable[Any] = (
+                        connection.execute(
+                            select(column.bytes, func.count()).where(odd).group_by(column.bytes),
+                            execution_options={"yield_per": CHUNK},
+                        )
+                        if suspects
+                        else ()
                     )
                     for value, number in found:
                         text = column.decoded(value)
@@ -214,12 +219,15 @@ class SqlReferences:
                                 example = example or f"{str(text)[:200]!r} in {column.name}"
                             case Value.KEY:
                                 pass
+                plain = int(total) - int(nothing or 0) - (elsewhere - before)
+                held.append(ColumnValues(column.name, plain, int(under or 0)))
         return Values(
             tuple(sorted(table for table, number in rows.items() if number == 0)),
             blank,
             elsewhere,
             unmatched,
             example,
+            tuple(held),
         )
 
     def streams(self) -> Sequence[Iterator[str]]:

@@ -48,7 +48,8 @@ class SqlRows:
         self.owned = OwnedObjects(rows)
         self.time_tests = predicate.time_tests(rows.predicates)
         self.siblings: tuple[SqlRows, ...] = ()
-        """The purge's table targets, this one among them: a cascade must not reach into rows they answer for."""
+        """The purge's table targets, this one among them, then those of the file's other purges whose rows own objects: a
+        cascade must not reach into rows they answer for."""
         self.left_out = 0
         """Rows that the last :meth:`scan` left out because a value of theirs can name no object."""
 
@@ -245,10 +246,12 @@ class SqlRows:
 
     def _refuse_cascades(self) -> None:
         """Raise where deleting this target's rows would take rows that the purge itself answers for, or objects with them."""
-        answered = {rows.schema.table: rows for rows in self.siblings}
-        for fk in self.schema.reachable(self.schema.table):
+        cascades = [fk for fk in self.schema.reachable(self.schema.table) if fk.action == "CASCADE"]
+        # Nothing cascades as a rule, and then no other table need be there.
+        answered = {rows.schema.table: rows for rows in self.siblings} if cascades else {}
+        for fk in cascades:
             other = answered.get(fk.child)
-            if fk.action != "CASCADE" or other is None:
+            if other is None:
                 continue
             path = f"{self.name} → {other.name} ({', '.join(fk.columns)}) ON DELETE CASCADE"
             if other.owns_objects:

@@ -43,6 +43,7 @@ from safedelete.sql.permissions import SqlProber
 from safedelete.sql.referenced import SqlReferences
 from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
+from safedelete.wiring.beside import acquainted, owners_under
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
 from safedelete.wiring.task import described
@@ -261,12 +262,18 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
     conditions: defaultdict[int, Conditions] = defaultdict(Conditions)
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(target, reach(target.client), clock, conditions[id(target.client)]))
+            notes = owners_under(purge, target)
+            mine = conditions[id(target.client)]
+            parts.append(_prefix_part(target, reach(target.client), clock, mine, notes))
         elif isinstance(target, S3Orphans):
-            parts.append(_orphan_part(target, database, reach(target.client), clock))
+            parts.append(
+                _orphan_part(target, database, reach(target.client), clock, conditions[id(target.client)])
+            )
         else:
             parts.append(_row_part(target, database, reach, clock, conditions))
-    return _acquainted(parts), sorted({connection.describe_caller() for connection in connections.values()})
+    return acquainted(purge, parts, database), sorted(
+        {connection.describe_caller() for connection in connections.values()}
+    )
 
 
 def connection_to(client: object) -> Connection:
@@ -282,29 +289,12 @@ def connection_to(client: object) -> Connection:
     return connect(client)  # type: ignore[arg-type]  # a declared client, or None
 
 
-def _acquainted(parts: Sequence[Part]) -> list[Part]:
-    """Tell each table target of the purge's others: of cascades into them, and of objects that theirs name as well."""
-    rows = {
-        id(part): part.target
-        for part in parts
-        if isinstance(part, RowPart) and isinstance(part.target, SqlRows)
-    }
-    for target in rows.values():
-        target.siblings = tuple(rows.values())
-    found: list[Part] = []
-    for part in parts:
-        own = rows.get(id(part))
-        if isinstance(part, RowPart) and own is not None:
-            mine = {keys.bucket for keys in own.rows.owns}
-            others = [t for t in rows.values() if t is not own and mine & {k.bucket for k in t.rows.owns}]
-            found.append(replace(part, sharing=tuple(others)))
-        else:
-            found.append(part)
-    return found
-
-
 def _prefix_part(
-    target: S3Prefix, connection: Connection, clock: SystemClock, conditions: Conditions
+    target: S3Prefix,
+    connection: Connection,
+    clock: SystemClock,
+    conditions: Conditions,
+    notes: Sequence[str] = (),
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
     conditions.demand(target.bucket, target.require_conditional)
@@ -321,16 +311,32 @@ def _prefix_part(
     prefixes = [(target.bucket, target.prefix)]
     prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
-    return ObjectPart(PrefixTarget(target, connection, store), (prober, adviser))
+    return ObjectPart(PrefixTarget(target, connection, store, notes=notes), (prober, adviser))
 
 
 def _orphan_part(
-    target: S3Orphans, database: Database, connection: Connection, clock: SystemClock
+    target: S3Orphans,
+    database: Database,
+    connection: Connection,
+    clock: SystemClock,
+    conditions: Conditions,
 ) -> ObjectPart:
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    store = S3ObjectStore(connection, clock=clock, modes=modes)
+    conditions.demand(target.bucket, target.require_conditional)
+    store = S3ObjectStore(
+        connection,
+        clock=clock,
+        modes=modes,
+        conditional=conditions.proven,
+        demanded=conditions.demanded,
+        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
+        min_age=target.older_than,
+        # Always by a look: a new row may pick up an old object by writing it again, byte for byte and so under its ETag,
+        # which no condition tells from the old one.
+        always_look=True,
+    )
     prefixes = [(target.bucket, target.prefix)]
-    prober = S3Prober(connection, modes=modes, prefixes=prefixes)
+    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
     adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
     references = SqlReferences(target.columns, database, target.bucket, target.prefix)
     return ObjectPart(

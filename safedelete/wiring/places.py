@@ -13,6 +13,7 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.orphans import Listed
 from safedelete.declare import Purge, Rows, S3Orphans
 from safedelete.declare.orphans import SLOWEST_UPLOAD
+from safedelete.declare.same import Meet, buckets_meet, same_database
 from safedelete.declare.targets import check_prefix
 from safedelete.errors import ConfigError
 from safedelete.phases import reconcile as phase
@@ -22,7 +23,7 @@ from safedelete.s3.client import Connection
 from safedelete.s3.keys import parent
 from safedelete.s3.listing import instant, list_objects
 from safedelete.s3.store import S3ObjectStore
-from safedelete.sql.engine import Database
+from safedelete.sql.engine import Database, environment_url
 from safedelete.sql.referenced import SqlReferences
 from safedelete.wiring.connect import connection_to, opened
 from safedelete.wiring.settings import Settings, SystemClock
@@ -47,7 +48,7 @@ class _Side:
 
 def reconcile(
     purge: Purge,
-    beside: Sequence[Purge] = (),
+    beside: Sequence[Purge] | None = None,
     *,
     prefixes: Sequence[str] = (),
     progress: Progress = quiet,
@@ -58,9 +59,11 @@ def reconcile(
         purge: Its ``S3Orphans`` are compared as they are declared. For its ``S3Keys``, the prefix is the longest folder
             that all keys of a column share, and every column of the purges beside it that names objects of the same
             bucket is asked as well.
-        beside: The other purges of the job file; those on another database are left out.
+        beside: The other purges of the job file; those that it was loaded with unless given. Where one that cannot be asked (its database is not provably the same)
+            names objects of the same bucket, the place is unchecked, unless the purge says ``elsewhere_ok``.
         prefixes: Prefixes for the ``S3Keys``, in place of derived ones; an empty one means the whole bucket.
-        progress: Told how many objects were listed.
+        progress: Told how many objects were listed, after every thousand and at the end of each place. What it raises ends the
+            comparison: ``progress=lambda *_: run.checkpoint()`` gives a job its stop, deadline and lock.
 
     Raises:
         ConfigError: The keys of a column share no folder, and no prefix is given.
@@ -68,7 +71,10 @@ def reconcile(
     sides = list(_sides(purge))
     if not sides:
         return []
-    known = [side for other in (purge, *_of_one_database(purge, beside)) for side in _sides(other)]
+    others = [other for other in (purge.beside if beside is None else beside) if other is not purge]
+    default = environment_url()
+    near = [other for other in others if same_database(purge.database, other.database, default)]
+    known = [side for other in (purge, *near) for side in _sides(other)]
     clock = SystemClock()
     reach = _reacher()
     with opened(Settings.read(), purge) as (database, _):
@@ -77,6 +83,12 @@ def reconcile(
             if any(other.folders for other in known if other.bucket == side.bucket):
                 below = "rows own whole prefixes of this bucket (S3Keys(prefix=)), which a comparison of keys does not see"
                 found.append(Reconciled(purge.name, f"s3://{side.bucket}/", unchecked=below))
+                continue
+            unasked = (
+                "" if purge.elsewhere_ok else _unasked(side, known, [o for o in others if o not in near])
+            )
+            if unasked:
+                found.append(Reconciled(purge.name, f"s3://{side.bucket}/", unchecked=unasked))
                 continue
             columns = side.columns if side.prefix is not None else _of_bucket(known, side.bucket)
             for prefix in _prefixes(side, database, prefixes):
@@ -113,10 +125,23 @@ def _sides(purge: Purge) -> Iterator[_Side]:
         yield _Side(bucket, client, columns, None, SLOWEST_UPLOAD, folders)
 
 
-def _of_one_database(purge: Purge, beside: Iterable[Purge]) -> Iterator[Purge]:
-    for other in beside:
-        if other is not purge and str(other.database) == str(purge.database):
-            yield other
+def _unasked(side: _Side, known: Iterable[_Side], away: Iterable[Purge]) -> str:
+    """Say which rows may name objects of the place and cannot be asked: theirs would be reported as without a row."""
+    for other in away:
+        if any(buckets_meet(side.bucket, its.bucket) is not Meet.APART for its in _sides(other)):
+            return (
+                f"rows of {other.name} may name objects here, and its database is not provably that of this purge: they "
+                "were not asked (elsewhere_ok=True on the purge accepts it)"
+            )
+    for near in known:
+        if buckets_meet(side.bucket, near.bucket) is Meet.UNTOLD and not set(near.columns) <= set(
+            side.columns
+        ):
+            return (
+                f"whether {near.bucket!r}, in which rows name objects too, is this bucket cannot be told "
+                "(elsewhere_ok=True on the purge accepts it)"
+            )
+    return ""
 
 
 def _of_bucket(sides: Iterable[_Side], bucket: str) -> Columns:

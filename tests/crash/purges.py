@@ -55,6 +55,7 @@ def _orphans() -> S3Orphans:
         PREFIX,
         referenced_by=[case((uploads.c.id >= NAMES_FROM, key)), uploads.c.thumb_key],
         older_than=timedelta(days=7),
+        outside_ok=uploads.c.thumb_key,
     )
 
 

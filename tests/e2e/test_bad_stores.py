@@ -220,9 +220,23 @@ purge = Purge("scratch", S3Prefix("BUCKET", "tmp/", older_than=timedelta(days=1)
 """
 
 
-def test_check_proves_the_condition_below_a_prefix_too(moto_world: World) -> None:
-    jobs = moto_world.jobs(source=PREFIX)
+ORPHANS = """
+from datetime import timedelta
+from sqlalchemy import Column, Integer, MetaData, String, Table
+from safedelete import Purge, S3Orphans
+
+uploads = Table("uploads", MetaData(), Column("id", Integer, primary_key=True), Column("s3_key", String(512)))
+purge = Purge("sweep", S3Orphans("BUCKET", "up/", referenced_by=uploads.c.s3_key, older_than=timedelta(days=1),
+              require_conditional=True), schedule="rate(1 day)", timeout=timedelta(minutes=5))
+"""
+
+
+@pytest.mark.parametrize("source", [PREFIX, ORPHANS], ids=["prefix", "orphans"])
+def test_check_proves_the_condition_below_a_prefix_too(moto_world: World, source: str) -> None:
+    moto_world.seed(due=1)
+    before = moto_world.keys()
+    jobs = moto_world.jobs(source=source)
     moto_world.cli("init", jobs, expect=0)
     checked = moto_world.cli("check", jobs, expect=9)
     assert "ignores the condition in DeleteObjects" in " ".join(checked.out.split())
-    assert moto_world.keys() == set()
+    assert moto_world.keys() == before

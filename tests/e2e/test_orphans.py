@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from safedelete.declare import Purge
+from safedelete.declare import Purge, Rows, S3Keys, past
 from safedelete.errors import RefusedError
 from safedelete.runner import purge as runner
 from safedelete.runner import review
 from safedelete.testing.servers import StubS3
-from safedelete.testing.servers.faults import refusing
+from safedelete.testing.servers.faults import answering, refusing
 from safedelete.wiring.connect import context_of
+from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import SystemClock
-from tests.e2e.world import ROOT, World, before_execute, metadata, uploads
+from tests.e2e.world import ROOT, World, before_execute, before_verify, metadata, uploads
 
 JOBS = """
 from datetime import timedelta
@@ -58,6 +59,7 @@ purge = Purge(
 """
 )
 OLD = timedelta(days=7, hours=1)
+VERSIONED = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
 
 
 @pytest.fixture
@@ -118,6 +120,30 @@ def test_an_overwritten_orphan_is_kept(world: World, store: StubS3) -> None:
     jobs = swept(world)
     with before_execute(lambda: store.put("acme", key(2), b"new")):
         world.cli("run", jobs, expect=0)
+    assert world.objects() & {1, 2, 3} == {2}
+
+
+@pytest.mark.parametrize("options", ["", 'mode="marker", ', "require_conditional=True, "])
+def test_an_orphan_written_again_with_the_same_bytes_is_kept(
+    world: World, store: StubS3, options: str
+) -> None:
+    """Its ETag is the sealed one; only its age tells that somebody has taken it up."""
+    if "mode" in options:
+        store.always(answering(200, VERSIONED), "GetBucketVersioning")
+    jobs = world.jobs(source=SWEEP.replace('"up/", ', f'"up/", {options}'))
+    world.cli("init", jobs, expect=0)
+    with before_execute(lambda: store.put("acme", key(2), b"old", modified=datetime.now(UTC))):
+        ran = world.cli("run", jobs, "--json", expect=0)
+    assert world.objects() & {1, 2, 3} == {2}
+    items = {item["key"][0]: (item["outcome"], item["code"]) for item in world.shown(ran.run)["items"]}
+    assert items[f"s3://acme/{key(2)}"] == ("changed", "rewritten")
+
+
+def test_an_orphan_written_again_after_it_went_is_no_residue(world: World, store: StubS3) -> None:
+    jobs = swept(world)
+    with before_verify(lambda: store.put("acme", key(2), b"old", modified=datetime.now(UTC))):
+        ran = world.cli("run", jobs, "--json", expect=0)
+    assert ran.document["outcomes"]["orphans of s3://acme/up/"]["deleted"] == 3
     assert world.objects() & {1, 2, 3} == {2}
 
 
@@ -234,6 +260,34 @@ def test_a_bucket_that_may_not_be_listed_is_not_checked(world: World, store: Stu
     assert place["unchecked"]
 
 
+@pytest.mark.parametrize(
+    ("bucket", "database", "says"),
+    [
+        ("acme", "sqlite:///away.db", "were not asked"),
+        ("arn:aws:s3:eu-west-1:123456789012:accesspoint/up", None, "cannot be told"),
+        ("acme-other", "sqlite:///away.db", ""),
+    ],
+)
+def test_objects_that_rows_elsewhere_may_name_are_not_called_orphans(
+    world: World, bucket: str, database: str | None, says: str
+) -> None:
+    purge = world.job(world.jobs(source=OWNED))
+    assert isinstance(purge, Purge)
+    owns = S3Keys(bucket, uploads.c.s3_key)
+    away = Purge(
+        "away",
+        Rows(uploads, past(uploads.c.expires_at), owns=owns),
+        schedule="rate(1 day)",
+        timeout=timedelta(minutes=5),
+        database=database,
+    )
+    with world.inside():
+        (place,) = reconcile(purge, [away])
+    assert bool(place.unchecked) is bool(says)
+    assert says in place.unchecked
+    assert place.without_rows.keys == (0 if says else 12)
+
+
 def test_keys_without_a_common_folder_want_a_prefix(world: World) -> None:
     name(world, "elsewhere/1.bin")
     jobs = world.jobs(source=OWNED)
@@ -290,7 +344,8 @@ def test_a_sweep_of_real_stores_takes_exactly_the_orphans(world_: World) -> None
     with world_.engine.begin() as connection:
         connection.execute(sa.update(uploads).where(uploads.c.id == 1).values(s3_key=orphans[1]))
     kept = world_.keys() - {*orphans, "up/000001.bin"} | {orphans[1]}
-    jobs = world_.jobs(source=SWEEP)
+    # Thumbnails are kept under another prefix.
+    jobs = world_.jobs(source=SWEEP.replace("older_than=", "outside_ok=uploads.c.thumb_key, older_than="))
     world_.cli("init", jobs, expect=0)
     purge = world_.job(jobs)
     assert isinstance(purge, Purge)

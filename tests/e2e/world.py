@@ -319,4 +319,19 @@ def before_execute(action: Callable[[], object]) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def before_verify(action: Callable[[], object]) -> Iterator[None]:
+    """Do something when all is deleted and nothing has been looked at again yet."""
+    from safedelete.runner import purge
+
+    real = purge.verify
+
+    def hooked(*arguments: Any, **options: Any) -> int:
+        action()
+        return real(*arguments, **options)
+
+    with mock.patch.object(purge, "verify", hooked):
+        yield
+
+
 ADMINISTRATOR = ADMIN

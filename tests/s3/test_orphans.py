@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from safedelete.core.keys import refusal
 from safedelete.core.plan import TargetPlan, Unknown
+from safedelete.core.spelling import spoken
 from safedelete.declare import S3Orphans
 from safedelete.errors import ConfigError, StoreError
 from safedelete.ports import ObjectTarget
@@ -159,8 +160,9 @@ def test_a_prefix_that_rows_do_not_name_is_an_objection(stub: StubS3, rows: Rows
     fill(stub, "u/1", "u/2")
     rows.put("w/1", "w/2")
     for missing_ok in (False, True):
-        (objection,) = survey(on(stub, rows, missing_ok=missing_ok)).objections
+        objection, outside = survey(on(stub, rows, missing_ok=missing_ok)).objections
         assert "not one of 2 listed keys is named" in objection
+        assert "none begins with 'u/'" in outside
 
 
 def test_rows_that_name_mostly_what_is_not_there_are_an_objection(stub: StubS3, rows: Rows) -> None:
@@ -169,6 +171,76 @@ def test_rows_that_name_mostly_what_is_not_there_are_an_objection(stub: StubS3, 
     (objection,) = survey(on(stub, rows)).objections
     assert "only 1 of the 3 keys" in objection
     assert survey(on(stub, rows, missing_ok=True)).objections == ()
+
+
+def test_a_column_whose_values_name_nothing_here_is_named(stub: StubS3, rows: Rows) -> None:
+    """The other column's keys are all there: added together, the two would pass."""
+    fill(stub, *(f"u/{number}" for number in range(20)), *(f"u/avatars/{n}.png" for n in range(5)))
+    rows.put(*(f"u/{number}" for number in range(20)))
+    rows.put(*(f"{number}.png" for number in range(5)), table=avatars)
+    both = [uploads.c.s3_key, avatars.c.s3_key]
+    for missing_ok in (False, True):
+        (objection,) = survey(on(stub, rows, referenced_by=both, missing_ok=missing_ok)).objections
+        assert "avatars.s3_key holds 5 value(s) and none begins with 'u/'" in objection
+    accepted = on(stub, rows, referenced_by=both, outside_ok=[avatars.c.s3_key])
+    assert survey(accepted).objections == ()
+
+
+def test_each_column_is_held_against_the_listing_by_itself(stub: StubS3, rows: Rows) -> None:
+    fill(stub, *(f"u/{number}" for number in range(20)), "u/avatars/1.png", "u/avatars/2.png")
+    rows.put(*(f"u/{number}" for number in range(20)))
+    rows.put("u/1.png", "u/2.png", table=avatars)
+    target = on(stub, rows, referenced_by=[uploads.c.s3_key, avatars.c.s3_key])
+    (objection,) = survey(target).objections
+    assert "only 0 of the 2 keys that avatars.s3_key holds" in objection
+
+
+def test_more_than_a_few_missing_keys_beside_orphans_are_an_objection(
+    stub: StubS3, sqlite_rows: Rows
+) -> None:
+    names = [f"u/{number:03}" for number in range(300)]
+    fill(stub, *names)
+    sqlite_rows.put(*names, *(f"u/gone{number}" for number in range(6)))
+    # Nothing is without a row, so there is nothing that the missing keys could mean.
+    assert survey(on(stub, sqlite_rows)).objections == ()
+    fill(stub, "u/orphan")
+    (objection,) = survey(on(stub, sqlite_rows)).objections
+    assert "only 300 of the 306 keys that uploads.s3_key holds" in objection
+    assert survey(on(stub, sqlite_rows, missing_ok=True)).objections == ()
+    with sqlite_rows.engine.begin() as connection:
+        connection.execute(uploads.delete().where(uploads.c.s3_key == "u/gone5"))
+    assert survey(on(stub, sqlite_rows)).objections == ()
+
+
+@pytest.mark.parametrize(
+    ("stored", "listed"),
+    [
+        ("u/a%200.pdf", "u/a 0.pdf"),
+        ("u/a+0.pdf", "u/a 0.pdf"),
+        ("u/%E2%82%AC.pdf", "u/\u20ac.pdf"),
+        ("u/e\u0301.pdf", "u/\u00e9.pdf"),
+        ("u/\u00e9.pdf", "u/e\u0301.pdf"),
+        ("u/a.pdf ", "u/a.pdf"),
+        ("u/a b.pdf", "u/a%20b.pdf"),
+    ],
+)
+def test_one_key_in_another_spelling_is_an_objection(
+    stub: StubS3, sqlite_rows: Rows, stored: str, listed: str
+) -> None:
+    names = [f"u/{number:03}" for number in range(300)]
+    fill(stub, *names, listed)
+    sqlite_rows.put(*names, stored)
+    target = on(stub, sqlite_rows, missing_ok=True)
+    (objection,) = survey(target).objections
+    assert "another way" in objection
+    with pytest.raises(StoreError, match="another way"):
+        scanned(target)
+
+
+def test_a_whole_key_that_is_encoded_does_not_spell_its_object(stub: StubS3, sqlite_rows: Rows) -> None:
+    fill(stub, "u/1", "u/2")
+    sqlite_rows.put("u/1", "u%2F2")
+    assert any("'u%2F2'" in objection for objection in survey(on(stub, sqlite_rows)).objections)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +357,7 @@ def test_orphans_are_the_listing_less_the_rows_for_any_keys(
     stub: StubS3, sqlite_rows: Rows, listed: set[str], also: set[str], data: st.DataObject
 ) -> None:
     shared = data.draw(st.sets(st.sampled_from(sorted(listed)), min_size=1))
+    assume(not {spoken(f"u/{k}") for k in also - listed} & {spoken(f"u/{k}") for k in listed - also - shared})
     stub._buckets.clear()
     stub._sorted.clear()
     sqlite_rows.empty()

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from safedelete import Purge, S3Prefix
+from safedelete import Purge, S3Orphans, S3Prefix
 from safedelete.core.plan import TargetPlan
+from safedelete.s3.canary import Conditions
 from safedelete.s3.listing import ListedVersion
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
@@ -146,7 +148,7 @@ def test_every_condition_is_part_of_the_definition() -> None:
 
 def test_a_declared_rate_is_what_the_store_deletes_by(stub: StubS3) -> None:
     clock: Any = FakeClock()
-    part = _prefix_part(declared(max_delete_rate=100), reach(stub), clock)
+    part = _prefix_part(declared(max_delete_rate=100), reach(stub), clock, Conditions())
     store: Any = part.target.store
     store._effort = QUICK
     for number in range(300):
@@ -160,7 +162,7 @@ def test_a_declared_rate_is_what_the_store_deletes_by(stub: StubS3) -> None:
 
 def test_slow_down_halves_the_declared_rate_and_it_is_won_back_slowly(stub: StubS3) -> None:
     clock: Any = FakeClock()
-    part = _prefix_part(declared(max_delete_rate=1000), reach(stub), clock)
+    part = _prefix_part(declared(max_delete_rate=1000), reach(stub), clock, Conditions())
     store: Any = part.target.store
     store._effort = QUICK
     for number in range(40):
@@ -182,7 +184,7 @@ def test_what_was_written_again_with_the_same_content_stays(stub: StubS3) -> Non
     now = clock.now()
     for name in "abc":
         stub.put("bkt", f"p/{name}", b"same", modified=now - 2 * WEEK)
-    part = _prefix_part(declared(), reach(stub), clock)
+    part = _prefix_part(declared(), reach(stub), clock, Conditions())
     (refs,) = part.target.scan(now, batch=1000, portion=None)
     stub.put("bkt", "p/a", b"same", modified=now)
     stub.put("bkt", "p/b", b"same", modified=now - WEEK - timedelta(seconds=1))
@@ -213,3 +215,14 @@ def test_conditions_select_on_a_real_store(weed: SeaweedFS, bucket: str) -> None
     found.store.delete(refs, gate=Gate())
     left = put.list_objects_v2(Bucket=bucket)["Contents"]
     assert [item["Key"] for item in left] == ["p/b.log", "p/d.txt", "p/x/c.log"]
+
+
+def test_what_selects_no_orphan_leaves_the_fingerprint_of_a_sweep_as_it_was() -> None:
+    column = sa.Table("uploads", sa.MetaData(), sa.Column("s3_key", sa.String)).c.s3_key
+
+    def hashed(**options: Any) -> str:
+        target = S3Orphans("bkt", "p/", referenced_by=column, older_than=WEEK, **options)
+        return fingerprint(Purge("j", target, schedule="rate(1 day)", timeout=timedelta(minutes=5)))
+
+    assert hashed() == hashed(max_delete_rate=5) == hashed(require_conditional=True)
+    assert len({hashed(), hashed(outside_ok=column), hashed(missing_ok=True)}) == 3

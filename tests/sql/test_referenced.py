@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from safedelete.core.item import ObjectRef
 from safedelete.core.orphans import Listed, Verdict, compare
 from safedelete.errors import StoreError
+from safedelete.ports import ColumnValues
 from safedelete.ports import Verdict as Proven
 from safedelete.sql.referenced import SqlReferences
 from safedelete.sql.referenced_probe import ReferenceProber
@@ -146,6 +147,8 @@ def test_what_is_no_key_is_counted(server: Server) -> None:
     values = over(server, made.c.s3_key).values()
     assert (values.empty, values.blank, values.elsewhere, values.unmatched) == ((), 3, 2, 4)
     assert "uploads.s3_key" in values.example
+    # Neither what names nothing nor what lies in another bucket is a value that should lie under the prefix.
+    assert values.columns == (ColumnValues("uploads.s3_key", 6, 2),)
 
 
 def test_a_table_without_a_row_is_named(server: Server) -> None:

@@ -85,7 +85,15 @@ orphans = Purge(
         older_than=timedelta(days=7),
     ),
     S3Orphans(
-        "acme", "", referenced_by=Upload.s3_key, older_than=timedelta(days=7), whole_bucket=True, mode="purge"
+        "acme",
+        "",
+        referenced_by=Upload.s3_key,
+        older_than=timedelta(days=7),
+        whole_bucket=True,
+        mode="purge",
+        outside_ok=Upload.s3_key,
+        max_delete_rate=500,
+        require_conditional="canary/",
     ),
     schedule="rate(1 day)",
     timeout=timedelta(hours=1),

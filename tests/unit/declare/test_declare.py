@@ -280,6 +280,17 @@ MISTAKES: list[Mistake] = [
         ("mode='x'", '"marker"'),
     ),  # type: ignore[arg-type]
     # orphans
+    ("orphans at a rate of 0", lambda: orphans(max_delete_rate=0), ("max_delete_rate=0", "above 0")),
+    (
+        "orphans with a canary in no folder",
+        lambda: orphans(require_conditional="canary"),
+        ("S3Orphans('acme', require_conditional='canary'", "ends with a slash"),
+    ),
+    (
+        "orphans with a column of another place that is not asked",
+        lambda: orphans(outside_ok=Upload.thumb_key),
+        ("outside_ok has", "referenced_by has not"),
+    ),
     ("orphans in no bucket", lambda: orphans(bucket=""), ("S3Orphans('')", "empty")),
     ("orphans under no prefix", lambda: orphans(prefix=""), ("S3Orphans('acme', '')", "whole_bucket=True")),
     ("orphans under a slash", lambda: orphans(prefix="/u"), ("'/u'", "exact_prefix=True")),

@@ -12,7 +12,8 @@ from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
 from safedelete.core.plan import Plan, TargetPlan
 from safedelete.core.run import RunState
-from safedelete.errors import StoreError
+from safedelete.errors import ExitCode, StoreError
+from safedelete.runner import review
 from safedelete.testing.memory import Call, MemoryRow
 from tests.worlds import BUCKET, Process, World, batches_of, die, on, photo
 
@@ -136,6 +137,31 @@ def test_a_row_that_names_what_a_crashed_attempt_took_is_dangling() -> None:
     world.clock.advance(120)
     report = sweep(world).run()
     assert world.outcomes(report.run or "")["tmp/00"][:2] == (Outcome.FAILED, "dangling")
+
+
+def killed_after_a_delete() -> tuple[World, str]:
+    """Two orphans have gone and nothing of it is recorded; a row has come to name one of them."""
+    world = world_of(orphans=2)
+    sweep(world, on("objects.request", die, moment="after")).run_killed()
+    name_now(world, "tmp/00")
+    world.clock.advance(120)
+    return world, world.last().run
+
+
+def test_a_cancelled_sweep_tells_of_the_row_that_lost_its_object() -> None:
+    world, run = killed_after_a_delete()
+    report = review.cancel(sweep(world).ctx, run, reason="not now", who="me")
+    assert world.outcomes(run)["tmp/00"][:2] == (Outcome.FAILED, "dangling")
+    assert world.outcomes(run)["tmp/01"][0] is Outcome.GONE
+    assert report.exit_code is ExitCode.STORE
+
+
+def test_an_abandoned_sweep_tells_of_the_row_that_lost_its_object() -> None:
+    world, run = killed_after_a_delete()
+    report = sweep(world, caller="another").run()
+    assert report.run != run
+    assert world.outcomes(run)["tmp/00"][:2] == (Outcome.FAILED, "dangling")
+    assert report.exit_code is ExitCode.STORE
 
 
 def test_a_plan_with_an_objection_is_refused_whatever_its_numbers_are() -> None:

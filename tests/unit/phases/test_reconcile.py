@@ -10,9 +10,9 @@ import pytest
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.orphans import Listed
-from safedelete.errors import StoreError
+from safedelete.errors import InterruptedRunError, StoreError
 from safedelete.phases.parts import quiet
-from safedelete.phases.reconcile import SAMPLE, Place, Reconciled, Seen, reconcile
+from safedelete.phases.reconcile import CHUNK, SAMPLE, Place, Reconciled, Seen, reconcile
 from safedelete.ports import Presence, Values
 from safedelete.testing.memory import MemoryDatabase, MemoryObjects, MemoryReferences, MemoryRow, MemoryTable
 
@@ -44,6 +44,7 @@ class Sides:
             self.listed()
 
     def compare(self, **changes: Any) -> Reconciled:
+        progress = changes.pop("progress", quiet)
         options: dict[str, Any] = {
             "references": self.references,
             "listing": self.listing,
@@ -52,7 +53,7 @@ class Sides:
         place = Place(
             "job", "acme", "u/", ("uploads.s3_key",), young=NOW - timedelta(days=1), **options | changes
         )
-        return reconcile(place, quiet)
+        return reconcile(place, progress)
 
 
 @pytest.fixture
@@ -134,3 +135,19 @@ def test_an_empty_table_and_values_that_are_no_keys_leave_the_place_unchecked(
     for key in list(sides.table.rows):
         sides.table.remove(key)
     assert "uploads has no row" in sides.compare().unchecked
+
+
+@pytest.mark.parametrize("side", ["objects", "rows"])
+def test_what_the_listener_raises_ends_the_comparison_within_a_place(sides: Sides, side: str) -> None:
+    keys = [f"u/{number:04}" for number in range(2 * CHUNK)]
+    sides.put(*keys) if side == "objects" else sides.name(*keys)
+    told: list[int] = []
+
+    def stop(_what: str, done: int, _total: int) -> None:
+        told.append(done)
+        raise InterruptedRunError("asked to stop")
+
+    with pytest.raises(InterruptedRunError):
+        sides.compare(progress=stop)
+    assert len(told) == 1
+    assert told[0] < CHUNK + 3

@@ -261,4 +261,17 @@ def batches_of(size: int) -> Iterator[None]:
         vars(seal).update(OBJECTS_A_BATCH=before[0], ROWS_A_BATCH=before[1])
 
 
+@contextmanager
+def slices_of(size: int) -> Iterator[None]:
+    """Begin every run with transactions of that many rows; where time stands still they grow by one or two each."""
+    from safedelete.core import pace
+
+    before = pace.FIRST
+    vars(pace).update(FIRST=size)
+    try:
+        yield
+    finally:
+        vars(pace).update(FIRST=before)
+
+
 FINAL = frozenset({RunState.SUCCEEDED, RunState.INCOMPLETE, RunState.FAILED, RunState.ABANDONED})

@@ -53,11 +53,12 @@ def items_of(plan: Plan | None, stored: StoredBatch) -> Iterator[Item]:
     things: tuple[ObjectRef | SealedRow, ...] = (
         stored.items.objects if isinstance(stored.items, ObjectBatch) else stored.items.rows
     )
+    pending = frozenset(stored.pending)
     for index, thing in enumerate(things):
         outcome = stored.outcomes.get(index)
         if outcome is not None:
             state = outcome.state.value
-        elif stored.state not in SETTLED or index in stored.pending:
+        elif index in pending or (stored.state not in SETTLED and not pending):
             state = "in doubt" if stored.state is BatchState.IN_DOUBT else "pending"
         else:
             state = Outcome.DELETED.value

@@ -20,6 +20,7 @@ import psycopg
 import structlog
 from sqlalchemy import make_url
 
+import safedelete.core.pace
 import safedelete.phases.seal
 import safedelete.runner.context
 import safedelete.runner.pause
@@ -134,6 +135,7 @@ def serve() -> None:
     # Asked at the first batch only: each second's question would be a boundary at a moment of its own.
     safedelete.runner.pause.EVERY = float("inf")  # type: ignore[misc]
     safedelete.phases.seal.ROWS_A_BATCH = safedelete.phases.seal.OBJECTS_A_BATCH = BATCH  # type: ignore[misc]
+    safedelete.core.pace.FIRST = BATCH - 1  # type: ignore[misc]
     safedelete.runner.context.decide = declared_limits_only  # type: ignore[attr-defined]
     # A hundred and twenty counts of coming days are all one to a crash.
     safedelete.sql.survey.AgeProfile = lambda *numbers: (  # type: ignore[assignment,misc]

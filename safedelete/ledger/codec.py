@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -90,8 +91,9 @@ def load_indexes(text: str | None, where: str, *, items: int) -> tuple[int, ...]
     """Read the indexes of a batch of so many items back."""
     ends = () if text is None else _load(_INDEXES, text, where)
     runs = [(end, end) if isinstance(end, int) else end for end in ends]
-    if not all(0 <= first <= last < items for first, last in runs):
-        raise damaged(where, ValueError(f"it names items that are not among its {items:,}"))
+    edges = [-1, *(edge for run in runs for edge in run), items]
+    if not all(a < b or (a == b and i % 2) for i, (a, b) in enumerate(pairwise(edges))):
+        raise damaged(where, ValueError(f"what is pending does not ascend among its {items:,} items"))
     return tuple(index for first, last in runs for index in range(first, last + 1))
 
 

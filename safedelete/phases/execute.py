@@ -42,8 +42,15 @@ from safedelete.phases.pause import Holdback
 from safedelete.phases.perseverance import batches, persevere
 from safedelete.phases.preflight import Cleared
 from safedelete.phases.record import name_of, place, record, sums
-from safedelete.phases.slices import Left
-from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, spared, stayed_after_all
+from safedelete.phases.slices import Left, some
+from safedelete.phases.verdicts import (
+    ACKNOWLEDGED,
+    acknowledged,
+    kept_for_objects,
+    proven,
+    spared,
+    stayed_after_all,
+)
 from safedelete.ports import BatchRef, Deletion, ObjectStore, RowTransaction, StoredBatch
 
 log = structlog.get_logger("safedelete.execute")
@@ -170,8 +177,7 @@ class _RowBatches:
             return self._landed(stored)
         began = tools.clock.uptime()
         tried = left.todo[: self._pace.take(len(left.todo))]
-        places = {stored.items.rows[i].key: i for i in tried}
-        wanted = [stored.items.rows[i] for i in tried]
+        wanted = some(stored.items.rows, tried)
         try:
             transaction = self._part.target.begin(self._work.as_of)
             try:
@@ -181,6 +187,7 @@ class _RowBatches:
                     transaction.rollback()
                     return self._landed(stored)
                 kept, deletion, lost = self._delete(transaction, wanted, store, doubt=doubt, last=left.last)
+                places = {row.key: i for i, row in zip(tried, wanted, strict=True)} if kept else {}
                 found = {places[key]: outcome for key, outcome in kept.items()}
                 after = left.after(len(tried), found, doubt=doubt, lost=[places[key] for key in lost])
                 tally = self._work.settle(after, transaction) if joined else None
@@ -237,7 +244,8 @@ class _RowBatches:
         kept = dict(held.missing)
         if self._part.owned is not None:
             kept |= appeared(held.rows, self._part.owned)
-        deletion = self._within_radius(transaction.delete([row for row in held.rows if row.key not in kept]))
+        fit = [row for row in held.rows if row.key not in kept] if kept else held.rows
+        deletion = self._within_radius(transaction.delete(fit))
         kept |= deletion.kept
         if store is None:
             return kept, deletion, ()
@@ -253,7 +261,10 @@ class _RowBatches:
         spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
         for other in self._part.sharing if refs else ():
             spared |= frozenset(other.named(refs))
-        answers = store.delete([ref for ref in refs if ref not in spared], gate=self._gate(transaction))
+        asked = [ref for ref in refs if ref not in spared] if spared else refs
+        answers = store.delete(asked, gate=self._gate(transaction))
+        if len(answers) == len(asked) and {answer.state for answer in answers.values()} <= ACKNOWLEDGED:
+            return kept, deletion, lost
         good = [row for row in deletion.rows if acknowledged(row, answers, spared)]
         if len(good) == len(deletion.rows):
             return kept, deletion, lost

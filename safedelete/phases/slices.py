@@ -7,9 +7,10 @@ after a crash asks about exactly those rows, and nobody takes them for untouched
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from safedelete.core.item import SealedRow
 from safedelete.core.outcome import OWED, ItemOutcome
 from safedelete.core.run import BatchState
 from safedelete.ports import StoredBatch
@@ -29,7 +30,7 @@ class Left:
     """
 
     stored: StoredBatch
-    todo: tuple[int, ...]
+    todo: Sequence[int]
     owed: tuple[int, ...] = ()
     last: bool = False
     doubt: bool = False
@@ -44,7 +45,7 @@ class Left:
         """
         return cls(
             stored,
-            stored.pending or tuple(range(len(stored.items))),
+            stored.pending or range(len(stored.items)),
             last=stored.state is BatchState.DEFERRED,
             doubt=stored.state is BatchState.IN_DOUBT,
         )
@@ -74,3 +75,9 @@ class Left:
         return replace(
             self, stored=stored, todo=todo, owed=owed, doubt=doubt, lost=self.lost | frozenset(lost)
         )
+
+
+def some(rows: Sequence[SealedRow], places: Sequence[int]) -> Sequence[SealedRow]:
+    """Return the rows at these places, in the form they are kept in where the places lie side by side."""
+    first, last = places[0], places[-1]
+    return rows[first : last + 1] if last - first == len(places) - 1 else [rows[i] for i in places]

@@ -253,12 +253,12 @@ def batches_of(size: int) -> Iterator[None]:
     """Seal that many items a batch."""
     from safedelete.phases import seal
 
-    before = seal.OBJECTS_A_BATCH, seal.ROWS_A_BATCH
-    vars(seal).update(OBJECTS_A_BATCH=size, ROWS_A_BATCH=size)
+    sizes = {name: value for name, value in vars(seal).items() if name.endswith("_A_BATCH")}
+    vars(seal).update(dict.fromkeys(sizes, size))
     try:
         yield
     finally:
-        vars(seal).update(OBJECTS_A_BATCH=before[0], ROWS_A_BATCH=before[1])
+        vars(seal).update(sizes)
 
 
 @contextmanager

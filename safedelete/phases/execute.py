@@ -208,8 +208,8 @@ class _RowBatches:
             tally = record(tools.ledger, tools.lease, now, now.outcomes, now.pending, underway=not after.over)
         new = {i: o for i, o in after.stored.outcomes.items() if i not in stored.outcomes}
         self._work.report(stored, len(tried), new, tally)
-        if store is not None and after.over:
-            stop_when_denied(after.stored, after.stored.outcomes, after.lost)
+        if store is not None:
+            stop_when_denied(after.stored.outcomes, after.lost, tried=after.tried, over=after.over)
         return after
 
     def _intend(self, stored: StoredBatch) -> bool:
@@ -342,7 +342,7 @@ class _ObjectBatches:
         }
         tally = record(tools.ledger, tools.lease, stored, outcomes)
         self._work.report(stored, len(refs), outcomes, tally)
-        stop_when_denied(stored, outcomes)
+        stop_when_denied(outcomes, tried=len(refs), over=True)
         return None
 
     def _named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.core.seal import digest
 from safedelete.errors import LedgerError, PartialDeleteError, StalePlanError
 from safedelete.phases.preflight import Cleared
-from safedelete.ports import Ledger, StoredBatch
+from safedelete.ports import Ledger
 
 
 def require_match(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
@@ -35,18 +36,28 @@ def require_match(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> Non
         )
 
 
+ENOUGH: Final = 1_000
+"""Items that tell what the rest of a batch would fare like: one DeleteObjects request."""
+
+
 def stop_when_denied(
-    stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], lost: Collection[int] = ()
+    outcomes: Mapping[int, ItemOutcome], lost: Collection[int] = (), *, tried: int, over: bool
 ) -> None:
     """Stop when not one item of a batch went because the store would not: the next thousand would fare the same.
 
     Rows whose objects a crashed attempt had taken say nothing about what the store would do now.
+
+    Args:
+        outcomes: Of the batch so far, by index.
+        lost: Indexes of rows whose objects an earlier try had taken.
+        tried: How many of the batch have been tried.
+        over: Whether that is all of it.
     """
     failed = {i: o for i, o in outcomes.items() if o.state in (Outcome.FAILED, Outcome.UNKNOWN)}
     bad = [o for i, o in failed.items() if i not in lost]
-    if bad and len(failed) == len(stored.items):
+    if bad and len(failed) == tried and (over or tried >= ENOUGH):
         raise PartialDeleteError(
-            f"Not one of the {len(stored.items):,} items of a batch could be deleted: {bad[0].code or bad[0].state.value} "
+            f"Not one of the {tried:,} items of a batch that were tried could be deleted: {bad[0].code or bad[0].state.value} "
             f"({bad[0].detail}). The run stopped; later batches were not attempted.",
             hint="`safedelete check` names the permission that is missing.",
             deleted=None,

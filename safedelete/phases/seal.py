@@ -22,8 +22,11 @@ from safedelete.ports import BatchRef, Ledger
 ROWS_A_BATCH: Final = 20_000
 """Rows without objects: most of one transaction, which takes less wherever that many take too long."""
 
+OWNERS_A_BATCH: Final = 5_000
+"""Rows with objects: as above; after a crash the objects of at most these are in doubt."""
+
 OBJECTS_A_BATCH: Final = 1_000
-"""One DeleteObjects request."""
+"""Objects alone: one DeleteObjects request."""
 
 
 TOO_MANY: Final = "SD104"
@@ -131,7 +134,7 @@ def _scan(plan: Plan, part: Part) -> Iterator[RowBatch | ObjectBatch]:
         for refs in part.target.scan(plan.as_of, batch=OBJECTS_A_BATCH, portion=plan.portion):
             yield ObjectBatch(refs)
         return
-    size = OBJECTS_A_BATCH if part.target.owns_objects else ROWS_A_BATCH
+    size = OWNERS_A_BATCH if part.target.owns_objects else ROWS_A_BATCH
     for rows in part.reader.scan(plan.as_of, batch=size, portion=plan.portion):
         yield RowBatch(rows)
 

@@ -55,6 +55,11 @@ class Left:
         """Whether this pass has tried everything."""
         return not self.todo
 
+    @property
+    def tried(self) -> int:
+        """How many of the batch have been tried, in whatever pass."""
+        return len(self.stored.items) - len(self.todo)
+
     def after(
         self, tried: int, found: Mapping[int, ItemOutcome], *, doubt: bool, lost: Collection[int] = ()
     ) -> Left:

@@ -9,6 +9,7 @@ import pytest
 from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import BlastRadiusError, BusyError, ExitCode, PartialDeleteError, StoreError
+from safedelete.phases import halt
 from safedelete.testing.memory import Call, Policy
 from tests.unit.phases.test_execute import cascading, failing
 from tests.worlds import BUCKET, World, die, on, slices_of
@@ -264,3 +265,19 @@ def test_owed_rows_alone_leave_a_batch_deferred_with_what_they_are() -> None:
     assert (BatchState.DEFERRED, (1, 4)) in states
     assert states[-1] == (BatchState.DONE, ())
     assert world.outcomes("RUN00001")[1].code == LOCKED
+
+
+def test_a_request_of_rows_that_are_all_denied_stops_the_run_before_its_batch_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(halt, "ENOUGH", 3)
+    world = World(expired=9)
+
+    def deny() -> None:
+        for number in range(9):
+            world.objects.policies[BUCKET, f"{number}.jpg"] = Policy.DENIED
+
+    process = world.process(at=on("batch.hold", deny))
+    with pytest.raises(PartialDeleteError, match="Not one of the 5 items"):
+        process.run()
+    assert process.watch.calls.count("objects.delete") == 2

@@ -26,6 +26,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.drift import drift
 from safedelete.cli.reconcile import reconcile
 from safedelete.cli.render import render
 from safedelete.errors import ConfigError, RefusedError
@@ -203,6 +204,15 @@ def run(
             "--manifest", metavar="PATH", help="Write every planned item before anything is deleted."
         ),
     ] = None,
+    expect_revision: Annotated[
+        int | None,
+        typer.Option(
+            "--expect-revision",
+            metavar="N",
+            min=1,
+            help="On ECS: run only as this revision of the task definition.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a job: the whole of it, under lock, deadline and guard. Deletes."""
@@ -211,6 +221,8 @@ def run(
     from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
+    if expect_revision is not None:
+        wiring.require_revision(expect_revision)
     job = load(file).one(name)
     try:
         with suggesting(quote(str(file))), listening(job) as asked, text.progress() as progress:
@@ -351,4 +363,5 @@ def show(
 
 operate.register(app)
 app.command()(render)
+app.command()(drift)
 app.command()(reconcile)

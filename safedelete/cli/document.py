@@ -69,6 +69,7 @@ def record_document(record: RunRecord, approval: Approval | None = None) -> dict
         "started_at": record.started_at.isoformat(),
         "finished_at": None if record.finished_at is None else record.finished_at.isoformat(),
         "owner": record.owner,
+        "task": record.task or None,
         "reason": record.reason,
         "sealed_bytes": record.sealed_bytes,
         "plan": plan_document(record.plan),

@@ -14,13 +14,18 @@ from safedelete.errors import ConfigError, DriftError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from safedelete.deploy.jobs import Deployed
+    from safedelete.declare import Declared
+    from safedelete.deploy.aws.resources import Deployment
     from safedelete.deploy.spec import Spec
 
 
 class Kind(StrEnum):
     """What can be rendered."""
 
+    CLOUDFORMATION = "cloudformation"
+    TASKDEF = "taskdef"
+    IAM = "iam"
+    GRANTS = "grants"
     SYSTEMD = "systemd"
     PROMETHEUS = "prometheus"
 
@@ -37,6 +42,10 @@ def render(
             "--config", metavar="PATH", help="Settings; safedelete.toml beside the job file unless said."
         ),
     ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="The image of the task definitions; else ecs.image."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 10 when a committed file differs.")
     ] = False,
@@ -46,12 +55,11 @@ def render(
 ) -> None:
     """Render deployment files from the job file. Deletes nothing, and asks nobody: the same input, the same files."""
     from safedelete.deploy.files import compare, write
-    from safedelete.deploy.jobs import deployed
     from safedelete.deploy.spec import NAME, read
 
     path = config or file.parent / NAME
-    jobs = deployed(list(load(file).jobs.values()))
-    files = _rendered(kind, jobs, read(path), path)
+    declared = list(load(file).jobs.values())
+    files = _rendered(kind, declared, read(path, image=image), path)
     if not check:
         written = write(files, out, force=force)
         for changed in written:
@@ -69,18 +77,54 @@ def render(
     typer.echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
 
 
-def _rendered(kind: Kind, jobs: Sequence[Deployed], spec: Spec, path: Path) -> Mapping[str, str]:
+def _rendered(kind: Kind, declared: Sequence[Declared], spec: Spec, path: Path) -> Mapping[str, str]:
+    from safedelete.deploy.jobs import deployed
+
     match kind:
         case Kind.SYSTEMD:
             from safedelete.deploy import systemd
 
             if spec.systemd is None:
-                raise ConfigError(
-                    f"{path}: the table [systemd] is missing.",
-                    hint="docs/reference/safedelete-toml.md lists its keys.",
-                )
-            return systemd.render(jobs, spec.systemd, spec.environment)
+                raise _missing(path, "systemd")
+            return systemd.render(deployed(declared), spec.systemd, spec.environment)
         case Kind.PROMETHEUS:
             from safedelete.deploy import prometheus
 
-            return prometheus.render(jobs, spec.prometheus)
+            return prometheus.render(deployed(declared), spec.prometheus)
+        case Kind.GRANTS:
+            from safedelete.deploy import grants
+
+            return grants.render(declared, spec.grants)
+        case Kind.CLOUDFORMATION | Kind.TASKDEF | Kind.IAM:
+            from safedelete.deploy.aws import template
+
+            made = on_aws(declared, spec, path, needs_image=kind is Kind.TASKDEF)
+            for note in made.notes:
+                typer.echo(f"[{note.code}] {note.message} {note.hint}", err=True)
+            how = {
+                Kind.CLOUDFORMATION: template.template,
+                Kind.TASKDEF: template.bare_tasks,
+                Kind.IAM: template.bare_roles,
+            }
+            return how[kind](made)
+
+
+def on_aws(declared: Sequence[Declared], spec: Spec, path: Path, *, needs_image: bool) -> Deployment:
+    """Return what is deployed on AWS.
+
+    Raises:
+        ConfigError: The settings have no ``[ecs]``, or no image where one is needed.
+    """
+    from safedelete.deploy.aws.resources import deployment
+
+    if spec.ecs is None:
+        raise _missing(path, "ecs")
+    if needs_image and spec.ecs.image is None:
+        raise ConfigError(f"{path}: ecs.image is missing.", hint="Set it, or say which image with --image.")
+    return deployment(declared, spec.ecs, spec.environment, spec.ecs.image or {"Ref": "Image"})
+
+
+def _missing(path: Path, table: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: the table [{table}] is missing.", hint="docs/reference/safedelete-toml.md lists its keys."
+    )

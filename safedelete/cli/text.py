@@ -211,6 +211,8 @@ def run(
         f"started {when(record.started_at)} by {record.owner}"
         + (f", ended {when(record.finished_at)}" if record.finished_at else ""),
     ]
+    if record.task:
+        lines.append(f"as {record.task}")
     if record.exit_code is not None:
         lines.append(f"exit code {record.exit_code}")
     if record.reason:
@@ -306,7 +308,7 @@ def _target(target: TargetPlan) -> str:
     rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
     if target.first:
         rows.append(["first .. last", f"{target.first} .. {target.last}"])
-    rows += [["for example", one] for one in target.sample]
+    rows += [["for example", one] for one in target.sample if one not in (target.first, target.last)]
     rows += [["note", note] for note in target.notes]
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
 

@@ -109,7 +109,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD116": Kind(
         "Younger than min_age",
         "refuse",
-        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows.",
+        "The cutoff lies less far behind the plan's instant than Guard(min_age=...) allows, or there is none.",
         "Repair the retention, or lower min_age in the job file. It cannot be approved.",
         acceptable=False,
     ),
@@ -201,7 +201,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "Provisional baseline",
         "warn",
         "There is no earlier run; the time column's own days stand in for a baseline.",
-        "Nothing. It ends with the first successful run.",
+        "There is nothing to do: the first successful run ends it.",
     ),
     "SD305": Kind(
         "Some numbers unknown",

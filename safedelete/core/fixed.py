@@ -53,6 +53,14 @@ def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
     yield from _uncounted(target)
     for objection in target.objections:
         yield finding("SD115", f"{target.name}: {objection}.", target=target.name)
+    if limits.min_age is not None and target.period is None:
+        # The edit that min_age is there to catch: a retention that got lost altogether.
+        yield finding(
+            "SD116",
+            f"{target.name}: takes rows of any age; min_age is {limits.min_age}.",
+            target=target.name,
+            numbers={"seconds": None, "min_age": limits.min_age.total_seconds()},
+        )
     if limits.min_age is not None and target.period is not None and target.period < limits.min_age:
         yield finding(
             "SD116",

@@ -74,12 +74,17 @@ def compare(files: Mapping[str, str], folder: Path) -> list[Difference]:
                 there.splitlines(), text.splitlines(), "as it is", "as rendered", lineterm="", n=1
             )
             found.append(Difference(path, "\n".join(lines)))
-    suffixes = {Path(name).suffix for name in files}
+    suffixes = {_ending(Path(name)) for name in files}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        mine = path.is_file() and path.suffix in suffixes and path.name not in files
+        mine = path.is_file() and _ending(path) in suffixes and path.name not in files
         if mine and MARK in (_read(path) or ""):
             found.append(Difference(path, "was rendered for a job that is no longer declared"))
     return found
+
+
+def _ending(path: Path) -> str:
+    # Of ``job.taskdef.json`` both parts: what one kind renders is not another's.
+    return "".join(path.suffixes)
 
 
 def _read(path: Path) -> str | None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.part import Part, Word
 from safedelete.errors import ConfigError
 
 NAME: Final = "safedelete.toml"
 
-Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Absolute = Annotated[str, StringConstraints(pattern=r"^/[^\s%\"'\\]*$")]
 """A path as systemd takes it without quoting: blanks, quotes and ``%`` have a meaning of their own in a unit."""
-
-
-class Part(BaseModel):
-    """One table of the file; a key that is not known is a mistake."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
 class Systemd(Part):
@@ -41,7 +36,7 @@ class Systemd(Part):
     environment_file: Absolute
     alert: Annotated[list[Absolute], Field(min_length=1)]
     user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = None
-    writable: list[Absolute] = []
+    writable: list[Absolute] = Field(default_factory=list)
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
 
 
@@ -54,9 +49,27 @@ class Prometheus(Part):
         evaluation_minutes: How often rules are evaluated, at most; the unit tests go by it.
     """
 
-    labels: dict[Word, Word] = {}
+    labels: dict[Word, Word] = Field(default_factory=dict)
     runbook: Word | None = None
     evaluation_minutes: Annotated[int, Field(ge=1, le=60)] = 1
+
+
+class Grants(Part):
+    """``[grants]``: the database's dialect, and the roles that rights are granted to.
+
+    Attributes:
+        dialect: Whose SQL.
+        runner: Runs the jobs.
+        reader: Plans and looks.
+        approver: Approves refused plans.
+        operator: Pauses jobs, and ends runs at work.
+    """
+
+    dialect: Literal["postgresql", "mysql"] = "postgresql"
+    runner: Word = "safedelete_runner"
+    reader: Word = "safedelete_reader"
+    approver: Word = "safedelete_approver"
+    operator: Word = "safedelete_operator"
 
 
 class Spec(Part):
@@ -69,10 +82,16 @@ class Spec(Part):
     environment: Word
     systemd: Systemd | None = None
     prometheus: Prometheus = Prometheus()
+    ecs: Ecs | None = None
+    grants: Grants = Grants()
 
 
-def read(path: Path) -> Spec:
+def read(path: Path, *, image: str | None = None) -> Spec:
     """Read and check ``safedelete.toml``.
+
+    Args:
+        path: Where it is.
+        image: Stands for ``ecs.image``; what was built last is not in the repository.
 
     Raises:
         ConfigError: It is missing, is not TOML, or has an unknown key or a value out of range; says which.
@@ -89,6 +108,8 @@ def read(path: Path) -> Spec:
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}.") from error
+    if image is not None and isinstance(found.get("ecs"), dict):
+        found["ecs"]["image"] = image
     try:
         return Spec.model_validate(found)
     except ValidationError as error:
@@ -105,6 +126,15 @@ def _said(error: ValidationError) -> str:
                 lines.append(f"{key} is not a known key.")
             case "missing":
                 lines.append(f"{key} is missing.")
+            case _ if key.startswith(("ecs.secrets.", "ecs.approver_secrets.")):
+                # What stands there may be the secret itself.
+                lines.append(
+                    f"{key} is no ARN of a secret or parameter; a secret is named here, never written."
+                )
+            case "value_error" if isinstance(one["input"], dict):
+                lines.append(f"{key}: {one['ctx']['error']}.")
+            case "value_error":
+                lines.append(f"{key} is {one['input']!r}: {one['ctx']['error']}.")
             case _:
                 lines.append(f"{key} is {one['input']!r}: {one['msg'][0].lower()}{one['msg'][1:]}.")
     return "\n  ".join(lines)

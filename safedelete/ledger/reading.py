@@ -258,4 +258,5 @@ def _record(row: Row[Any]) -> RunRecord:
         sealed_bytes=row.sealed_bytes,
         teaches=row.teaches,
         resumed_at=resumed,
+        task=row.task or "",
     )

@@ -60,6 +60,7 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
             "state": record.state.value,
             "started_at": instant(record.started_at),
             "owner": record.owner,
+            "task": record.task,
             "sealed_bytes": 0,
             "teaches": record.teaches,
             **_columns(RunChange(plan=record.plan, decision=record.decision)),
@@ -251,6 +252,7 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "exit_code": change.exit_code,
         "sealed_bytes": change.sealed_bytes,
         "owner": change.owner,
+        "task": change.task,
         "teaches": change.teaches,
         "resumed_at": None if change.resumed_at is None else instant(change.resumed_at),
     }

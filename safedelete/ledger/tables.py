@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the tables below; ``init`` writes it, and everything else compares it."""
 
 metadata: Final = MetaData()
@@ -25,6 +25,8 @@ meta: Final = Table(
     Column("name", String(64), primary_key=True),
     Column("value", _TEXT, nullable=False),
     comment="safedelete: version of these tables, and the environment, databases and buckets they are bound to",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )
 
 run: Final = Table(
@@ -45,8 +47,11 @@ run: Final = Table(
     Column("sealed_bytes", BigInteger, nullable=False, default=0),
     Column("teaches", Integer, nullable=False, default=1),
     Column("resumed_at", String(32)),
+    Column("task", _TEXT),
     Index("safedelete_run_by_job", "job", "started_at"),
     comment="safedelete: one row a run, with its plan, decision and outcome sums",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )
 
 batch: Final = Table(
@@ -63,6 +68,8 @@ batch: Final = Table(
     Column("outcomes", _TEXT),
     Column("pending", _TEXT),
     comment="safedelete: sealed keys, a batch a row, and every outcome other than deleted",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )
 
 approval: Final = Table(
@@ -77,6 +84,8 @@ approval: Final = Table(
     Column("expires_at", String(32), nullable=False),
     Column("teaches", Integer, nullable=False),
     comment="safedelete: one-time approvals of refused plans; grant writing to approvers only",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )
 
 notice: Final = Table(
@@ -90,4 +99,6 @@ notice: Final = Table(
     Column("ended_at", String(32)),
     Column("ended_by", String(255)),
     comment="safedelete: jobs that were declared or paused, runs that shall end; a run itself only reads it",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )

@@ -50,6 +50,8 @@ table: Final = Table(
     Column("host", String(255), nullable=False),
     Column("pid", Integer, nullable=False),
     comment="safedelete: one row a job; who may delete now, until when by this database's clock",
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
 )
 
 MARGIN: Final = 0.1

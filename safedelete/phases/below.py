@@ -177,6 +177,10 @@ def appeared(rows: Sequence[SealedRow], reader: OwnedReader) -> dict[Key, ItemOu
     """
     kept: dict[Key, ItemOutcome] = {}
     for row, refs in _below(rows, reader):
+        if refs is None:
+            said = f"more than {MOST_BELOW:,} objects lie below the row's prefix by now; the row was kept"
+            kept[row.key] = ItemOutcome(Outcome.CHANGED, APPEARED, said)
+            continue
         sealed = {(ref.bucket, ref.key, ref.version): ref.etag for ref in row.objects}
         for ref in refs:
             identity = (ref.bucket, ref.key, ref.version)
@@ -192,30 +196,27 @@ def appeared(rows: Sequence[SealedRow], reader: OwnedReader) -> dict[Key, ItemOu
     return kept
 
 
-def left_below(rows: Mapping[int, SealedRow], reader: OwnedReader) -> dict[int, tuple[ObjectRef, ...]]:
-    """Return by index what lies below the prefixes of rows that are gone. Reads only.
+def left_below(rows: Mapping[int, SealedRow], reader: OwnedReader) -> dict[int, tuple[ObjectRef, ...] | None]:
+    """Return by index what lies below the prefixes of rows that are gone; None for more than fits. Reads only.
 
     Raises:
         StoreError: A listing failed.
     """
     places = {row.key: index for index, row in rows.items()}
-    return {places[row.key]: refs for row, refs in _below(list(rows.values()), reader) if refs}
+    return {places[row.key]: refs for row, refs in _below(list(rows.values()), reader) if refs != ()}
 
 
 def _below(
     rows: Sequence[SealedRow], reader: OwnedReader
-) -> Iterator[tuple[SealedRow, tuple[ObjectRef, ...]]]:
+) -> Iterator[tuple[SealedRow, tuple[ObjectRef, ...] | None]]:
+    """Yield each row that has prefixes with what lies below them; with None where that is more than fits."""
     rest = (row for row in rows if row.prefixes)
     while some := list(islice(rest, ROWS_AT_ONCE)):
         found = _listed(some, reader)
         for row in some:
             refs = [found[prefix] for prefix in row.prefixes]
-            if any(mine is None for mine in refs):
-                raise StoreError(
-                    f"More than {MOST_BELOW:,} objects lie below the prefix of row {row.key!r} by now.",
-                    hint="Plan again: such a row is left out and kept.",
-                )
-            yield row, tuple(ref for mine in refs for ref in mine or ())
+            whole = all(mine is not None for mine in refs)
+            yield row, tuple(ref for mine in refs for ref in mine or ()) if whole else None
 
 
 def _listed(rows: Sequence[SealedRow], reader: OwnedReader) -> Mapping[Prefix, Sequence[ObjectRef] | None]:

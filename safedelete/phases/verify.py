@@ -16,7 +16,7 @@ from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import StoreError, UnfitKeysError
-from safedelete.phases.below import left_below
+from safedelete.phases.below import MOST_BELOW, left_below
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
 from safedelete.phases.record import record
 from safedelete.phases.verdicts import lost_to_a_row, proven
@@ -194,12 +194,16 @@ def _below_left(rows: Mapping[int, SealedRow], part: RowPart) -> dict[int, ItemO
     except StoreError as error:
         unseen = ItemOutcome(Outcome.UNKNOWN, "unseen", f"what is left below could not be listed: {error}")
         return {index: unseen for index, row in rows.items() if row.prefixes}
-    refs = _refs(left)
+    refs = _refs({index: mine for index, mine in left.items() if mine is not None})
     named = frozenset(part.target.named(refs)) if refs else frozenset[ObjectRef]()
     for other in part.sharing if refs else ():
         named |= frozenset(other.named(refs))
     found: dict[int, ItemOutcome] = {}
     for index, mine in left.items():
+        if mine is None:
+            said = f"more than {MOST_BELOW:,} objects lie below the prefix of a row that is gone"
+            found[index] = ItemOutcome(Outcome.FAILED, RESIDUE, said)
+            continue
         alone = [f"s3://{ref.bucket}/{ref.key}" for ref in mine if ref not in named]
         if alone:
             said = f"{alone[0]} lies below the prefix of a row that is gone ({len(alone)} object(s) do)"

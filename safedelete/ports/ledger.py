@@ -19,7 +19,11 @@ from safedelete.ports.stores import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run as the ledger knows it. Instants are aware UTC."""
+    """One run as the ledger knows it. Instants are aware UTC.
+
+    Of ``task`` it knows what the platform said of the task that works on it, or did last: family, revision and image;
+    empty where it runs elsewhere.
+    """
 
     run: str
     job: str
@@ -36,6 +40,7 @@ class RunRecord:
     sealed_bytes: int = 0
     teaches: Literal[0, 1, 2] = 1
     resumed_at: datetime | None = None
+    task: str = ""
 
     @property
     def began_at(self) -> datetime:
@@ -58,6 +63,7 @@ class RunChange:
     exit_code: int | None = None
     sealed_bytes: int | None = None
     owner: str | None = None
+    task: str | None = None
     teaches: Literal[0, 1, 2] | None = None
     resumed_at: datetime | None = None
     reopened: bool = False

@@ -60,6 +60,7 @@ class Setting:
     caller: str
     owner: str
     binding: Binding
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,7 @@ class PurgeContext:
                 state=RunState.PLANNING,
                 started_at=self.clock.now(),
                 owner=self.setting.owner,
+                task=self.setting.task,
             )
         )
         return run

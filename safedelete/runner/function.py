@@ -109,6 +109,7 @@ class FunctionContext:
     owner: str
     binding: Binding
     stop: Stop
+    task: str = ""
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around the function itself: refuses what a job may not do."""
     teller: Teller = field(default_factory=Silence)
@@ -143,6 +144,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
                 state=RunState.PLANNING,
                 started_at=ctx.clock.now(),
                 owner=ctx.owner,
+                task=ctx.task,
             )
         )
         ctx.ledger.move(run, RunState.RUNNING)

@@ -193,6 +193,7 @@ def _go(
             decision=decision,
             sealed_bytes=sealed_bytes,
             owner=ctx.setting.owner,
+            task=ctx.setting.task,
             teaches=decision.approval.teaches if decision.approval is not None else None,
             resumed_at=begun,
             reopened=True,

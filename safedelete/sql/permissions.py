@@ -30,6 +30,12 @@ MOST_SKEW: Final = timedelta(minutes=1)
 _DENIED: Final = frozenset({"42501", "25006", "1142", "1143", "1044", "1227", "1290", "1792", "1370", "1836"})
 _DENIED_SQLITE: Final = ("SQLITE_READONLY", "SQLITE_AUTH", "SQLITE_PERM", "SQLITE_CANTOPEN")
 
+_ENGINE: Final = text(
+    "SELECT t.engine, e.transactions FROM information_schema.tables AS t"
+    " LEFT JOIN information_schema.engines AS e ON e.engine = t.engine"
+    " WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
+)
+
 
 class SqlProber:
     """``Prober`` for one table target. Writes no data.
@@ -78,7 +84,7 @@ class SqlProber:
         if target.database.backend.name == "sqlite":
             found.append(self._try(f"writing beside {target.database.name}", "", self._create, as_of))
         if target.database.backend.name == "mysql":
-            found.append(self._read_only())
+            found += [self._read_only(), self._transactional()]
         if target.database.backend.name != "sqlite":
             found.append(self._clock())
         return _merged(found)
@@ -182,6 +188,29 @@ class SqlProber:
             f"host's ({there.isoformat(timespec='seconds')} and {after.isoformat(timespec='seconds')}); a cutoff would be off "
             "by as much.",
             "Set both clocks by NTP.",
+        )
+
+    def _transactional(self) -> Proof:
+        """A DELETE that cannot be taken back would be done before the first object has gone."""
+        target = self.target
+        subject = f"transactions on {target.name}"
+        schema, name = target.schema.table
+        try:
+            with target.database.reading() as connection:
+                found = connection.execute(_ENGINE, {"schema": schema, "name": name}).one_or_none()
+        except SQLAlchemyError as error:
+            return Proof(subject, Verdict.UNKNOWN, words(error))
+        if found is None:
+            return Proof(subject, Verdict.UNKNOWN, "Its storage engine is not known to information_schema.")
+        engine, transactional = found
+        if transactional == "YES":
+            return Proof(subject, Verdict.ALLOWED)
+        table = target.database.engine.dialect.identifier_preparer.format_table(target.table)
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            f"Its storage engine, {engine}, has no transactions: rows would be gone before their objects are.",
+            f"ALTER TABLE {table} ENGINE = InnoDB;",
         )
 
     def _read_only(self) -> Proof:

@@ -14,6 +14,7 @@ from safedelete.wiring.operate import Paused, cancel, ledgers, pause, paused, pr
 from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.setup import init, init_sql
+from safedelete.wiring.task import require_revision
 from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
     approve,
@@ -55,6 +56,7 @@ __all__ = [
     "prune_ledger",
     "reconcile",
     "record_unfinished",
+    "require_revision",
     "run",
     "show",
     "shown",

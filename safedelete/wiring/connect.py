@@ -9,7 +9,8 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -44,6 +45,7 @@ from safedelete.sql.referenced_probe import ReferenceProber
 from safedelete.sql.rows import SqlRows
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.task import described
 from safedelete.wiring.telling import Telling
 from safedelete.wiring.unfinished import working
 
@@ -206,6 +208,7 @@ def context_of(
                 caller=caller,
                 owner=owner,
                 binding=Binding(settings.environment, frozenset({database.identity}), buckets_of([purge])),
+                task=described(settings.revision),
             ),
             stop=deadline(
                 clock,
@@ -253,11 +256,12 @@ def _parts(purge: Purge, database: Database, clock: SystemClock) -> tuple[list[P
         return connections[id(client)]
 
     parts: list[Part] = []
-    # One for the whole purge, so that one canary a bucket is enough; and for this run only.
-    conditions = Conditions()
+    # One an endpoint for the whole purge, so that one canary a bucket is enough; and for this run only. Two endpoints may
+    # each have a bucket of one name.
+    conditions: defaultdict[int, Conditions] = defaultdict(Conditions)
     for target in purge.targets:
         if isinstance(target, S3Prefix):
-            parts.append(_prefix_part(target, reach(target.client), clock, conditions))
+            parts.append(_prefix_part(target, reach(target.client), clock, conditions[id(target.client)]))
         elif isinstance(target, S3Orphans):
             parts.append(_orphan_part(target, database, reach(target.client), clock))
         else:
@@ -341,23 +345,24 @@ def _row_part(
     database: Database,
     reach: Callable[[object], Connection],
     clock: SystemClock,
-    conditions: Conditions,
+    conditions: Mapping[int, Conditions],
 ) -> RowPart:
     stores: dict[str, ObjectStore] = {}
     probers: list[Prober] = []
     owned: dict[str, tuple[Connection, Mode | None, S3ObjectStore]] = {}
     for keys in target.owns:
-        conditions.demand(keys.bucket, keys.require_conditional)
+        own = conditions[id(keys.client)]
+        own.demand(keys.bucket, keys.require_conditional)
         if keys.bucket in stores:
             continue
         modes: dict[str, Mode | None] = {keys.bucket: keys.mode}
         connection = reach(keys.client)
         store = S3ObjectStore(
-            connection, clock=clock, modes=modes, conditional=conditions.proven, demanded=conditions.demanded
+            connection, clock=clock, modes=modes, conditional=own.proven, demanded=own.demanded
         )
         stores[keys.bucket] = store
         owned[keys.bucket] = (connection, keys.mode, store)
-        probers.append(S3Prober(connection, modes=modes, conditions=conditions))
+        probers.append(S3Prober(connection, modes=modes, conditions=own))
         probers.append(S3Adviser(connection, modes=modes))
     rows = SqlRows(target, database)
     return RowPart(

@@ -19,6 +19,7 @@ class Settings(BaseSettings):
 
     database_url: str | None = None
     ledger_url: str | None = None
+    revision: str = ""
     environment: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     lease_seconds: float = Field(default=60.0, ge=1, le=3600)
     lock: Literal["lease", "advisory", "redis"] = "lease"

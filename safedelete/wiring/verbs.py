@@ -43,6 +43,7 @@ from safedelete.wiring.connect import (
 from safedelete.wiring.lint import Deployment, lint_jobs
 from safedelete.wiring.lock import lock_of
 from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.task import described
 from safedelete.wiring.telling import Telling, told
 from safedelete.wiring.unfinished import working
 
@@ -156,6 +157,7 @@ def _run_function(job: Job, telling: Telling, *, dry_run: bool, asked: Asked) ->
                 stop=deadline(
                     clock, job.timeout, job.grace, asked, cancellation(ledger, job.name, owner, clock)
                 ),
+                task=described(settings.revision),
                 guard=lambda: refusing_ddl(job.name, allowed=job.allow_ddl),
                 teller=telling,
             ),

@@ -43,7 +43,15 @@ def plan(as_of: datetime = AT) -> Plan:
 
 
 def a_run(run: str = "RUNA", *, job: str = "purge", at: datetime = AT) -> RunRecord:
-    return RunRecord(run=run, job=job, kind="purge", state=RunState.PLANNING, started_at=at, owner="host:1")
+    return RunRecord(
+        run=run,
+        job=job,
+        kind="purge",
+        state=RunState.PLANNING,
+        started_at=at,
+        owner="host:1",
+        task="f:1 app:1",
+    )
 
 
 class LedgerContract:
@@ -155,6 +163,7 @@ class LedgerContract:
             exit_code=3,
             sealed_bytes=99,
             owner="host:2",
+            task="f:2 app:2",
             teaches=0,
         )
         moved = ledger.move("RUNA", RunState.REFUSED, change=change)
@@ -166,7 +175,7 @@ class LedgerContract:
             change.finished_at,
         )
         assert (moved.tally, moved.reason, moved.exit_code) == (change.tally, "because", 3)
-        assert (moved.sealed_bytes, moved.owner, moved.teaches) == (99, "host:2", 0)
+        assert (moved.sealed_bytes, moved.owner, moved.task, moved.teaches) == (99, "host:2", "f:2 app:2", 0)
 
     def test_a_move_outside_the_table_changes_nothing(self, ledger: Ledger) -> None:
         ledger.begin(a_run())
@@ -180,9 +189,11 @@ class LedgerContract:
             ledger.move(
                 "RUNA", state, change=RunChange(finished_at=AT, reason="late", exit_code=4, owner="x")
             )
-        ledger.move("RUNA", RunState.RUNNING, change=RunChange(owner="y", reopened=True))
+        ledger.move("RUNA", RunState.RUNNING, change=RunChange(owner="y", task="", reopened=True))
         found = ledger.record("RUNA")
         assert (found.finished_at, found.reason, found.exit_code, found.owner) == (None, "", None, "y")
+        # Resumed elsewhere: what it ran as before is not what it runs as now.
+        assert found.task == ""
 
     def test_a_move_by_another_owner_changes_nothing(self, ledger: Ledger) -> None:
         ledger.begin(a_run())

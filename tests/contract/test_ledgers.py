@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, update
+from sqlalchemy import Connection, create_engine, event, update
+from sqlalchemy.pool import NullPool
 
 from safedelete.core.decision import Approval
 from safedelete.errors import LedgerError, StoreError
@@ -195,3 +197,21 @@ def test_a_lease_that_cannot_be_read_is_not_called_lost(sqlite_url: str) -> None
         assert "sqlalche.me" not in str(caught.value)
         held.gate()
         held.release()
+
+
+def test_the_ledgers_tables_have_transactions_whatever_the_servers_default(mariadb_database: str) -> None:
+    engine = create_engine(mariadb_database, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def old_default(connection: Any, _: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_storage_engine = MyISAM")
+
+    create(engine, tables.metadata)
+    create(engine, lease.metadata)
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT DISTINCT engine FROM information_schema.tables WHERE table_schema = DATABASE()"
+        ).scalars()
+        assert set(found) == {"InnoDB"}
+    engine.dispose()

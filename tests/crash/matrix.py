@@ -16,7 +16,7 @@ from tests.crash.world import Lab, LedgerRun, Stores, Written
 
 WORKERS = 2
 EVERY_BOUNDARY = os.environ.get("SAFEDELETE_CRASH") == "all"
-SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "6"))
+SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "3"))
 """Boundaries tried beside the ends of each stretch, evenly over the whole run."""
 
 

@@ -15,7 +15,8 @@ from safedelete.core.findings import FINDINGS
 from safedelete.core.lint import RULES
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import RunState
-from safedelete.deploy.spec import Prometheus, Spec, Systemd
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.spec import Grants, Prometheus, Spec, Systemd
 from safedelete.errors import ExitCode
 from safedelete.metrics.parse import KNOWN
 from safedelete.wiring import Settings
@@ -126,7 +127,7 @@ def test_every_sink_is_documented() -> None:
 def test_every_key_of_the_settings_is_documented() -> None:
     keys = set()
     for name in Spec.model_fields:
-        part = {"systemd": Systemd, "prometheus": Prometheus}.get(name)
+        part = {"systemd": Systemd, "prometheus": Prometheus, "ecs": Ecs, "grants": Grants}.get(name)
         keys |= {name} if part is None else {f"{name}.{key}" for key in part.model_fields}
     documented = re.findall(r"^\| `([a-z_.]+)` \|", page("reference/safedelete-toml.md"), flags=re.MULTILINE)
     assert set(documented) == keys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -240,6 +241,62 @@ def test_a_deadlock_a_conflict_or_a_timeout_is_tried_again(
     assert trouble.due() == 0
 
 
+def deadlocks(maria: Trouble) -> int:
+    with maria.engine.connect() as connection:
+        return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").one()[1])
+
+
+def test_a_deadlock_with_another_session_is_tried_again(maria: Trouble) -> None:
+    """The other session holds a child that the batch's cascade wants, and then wants a row that the batch holds."""
+    purge = maria.ready()
+    maria.sql(
+        "CREATE TABLE notes (id int PRIMARY KEY, event_id bigint NOT NULL, body varchar(20),"
+        " FOREIGN KEY (event_id) REFERENCES events (id) ON DELETE CASCADE)"
+    )
+    maria.sql("INSERT INTO notes SELECT seq, seq, 'x' FROM seq_1_to_200")
+    maria.sql("CREATE TABLE ballast (id int PRIMARY KEY)")
+    # It gives up by itself, whatever happens.
+    other = sa.create_engine(maria.url, poolclass=NullPool, connect_args={"read_timeout": 30})
+    failures: list[BaseException] = []
+    threads: list[threading.Thread] = []
+
+    def get_in_the_way(_: SqlRowTransaction) -> None:
+        connection = other.connect()
+        connection.begin()
+        # The one with less to undo is the victim: that has to be the batch.
+        connection.exec_driver_sql("INSERT INTO ballast SELECT seq FROM seq_1_to_2000")
+        connection.exec_driver_sql("UPDATE notes SET body = 'y' WHERE id = 25")
+        threads.append(threading.Thread(target=then_want_more, args=(connection,)))
+        threads[-1].start()
+
+    def then_want_more(connection: sa.Connection) -> None:
+        try:
+            with connection, other.connect() as looking:
+                end = time.monotonic() + 20
+                # Not from innodb_trx, which asks for PROCESS.
+                waiting = (
+                    "SELECT count(*) FROM information_schema.processlist"
+                    " WHERE info LIKE 'DELETE FROM events%%' AND time_ms > 200"
+                )
+                while not looking.exec_driver_sql(waiting).scalar_one():
+                    assert time.monotonic() < end, "the batch never waited for the child"
+                    time.sleep(0.01)
+                connection.exec_driver_sql("SELECT id FROM events WHERE id = 21 FOR UPDATE")
+                connection.commit()
+        except BaseException as error:
+            failures.append(error)
+
+    before = deadlocks(maria)
+    with at_batch(3, get_in_the_way):
+        report = maria.run(purge)
+    threads[0].join()
+    other.dispose()
+    assert failures == []
+    assert report.total.deleted == DUE
+    assert maria.due() == 0
+    assert deadlocks(maria) == before + 1
+
+
 def test_a_conflict_that_does_not_pass_ends_after_a_bounded_number_of_tries(maria: Trouble) -> None:
     purge = maria.ready()
     fails(maria, "1213", 1000)
@@ -359,6 +416,21 @@ def test_a_schema_that_changed_after_the_plan_deletes_nothing(trouble: Trouble, 
         trouble.run(purge)
     assert "plan again" in changed.value.hint
     assert changed.value.deleted == 0
+
+
+@pytest.mark.parametrize("column", ["created_at", "id"])
+def test_a_column_whose_type_changes_during_the_run_deletes_nothing(pg: Trouble, column: str) -> None:
+    purge = pg.ready()
+
+    def alter(transaction: SqlRowTransaction) -> None:
+        transaction.connection.rollback()
+        pg.sql(f"ALTER TABLE events ALTER COLUMN {column} TYPE text")
+        transaction.connection.begin()
+
+    with at_batch(1, alter), pytest.raises(SchemaChangedError) as changed:
+        pg.run(purge)
+    assert changed.value.deleted == 0
+    assert pg.due() == DUE
 
 
 # --- what a purge declares

@@ -253,3 +253,29 @@ def test_sqlite_held_by_another_writer_is_unknown(sqlite: Server, uploads: sa.Ta
         other.exec_driver_sql("BEGIN IMMEDIATE")
         found = bad(probe(rows, sqlite.open()))
     assert {p.verdict for p in found.values()} == {Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
+def test_a_table_whose_deletes_cannot_be_taken_back_is_denied(
+    maria: Server, uploads: sa.Table, engine: str
+) -> None:
+    rows = make(maria, uploads)
+    maria.sql(f"ALTER TABLE uploads ENGINE = {engine}")
+    found = bad(probe(rows, maria.open()))["transactions on uploads"]
+    assert found.verdict is Verdict.DENIED
+    assert f"storage engine, {engine}, has no transactions" in found.detail
+    maria.sql(found.remedy)
+    assert bad(probe(rows, maria.open())) == {}
+
+
+def test_row_level_security_that_is_forced_on_the_owner_is_found(pg: Server, uploads: sa.Table) -> None:
+    rows = make(pg, uploads)
+    owner = pg.role("GRANT SELECT ON holds")
+    pg.sql(
+        f"ALTER TABLE uploads OWNER TO {owner}",
+        "ALTER TABLE uploads ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON uploads USING (id > 5)",
+    )
+    assert bad(probe(rows, pg.open(owner))) == {}
+    pg.sql("ALTER TABLE uploads FORCE ROW LEVEL SECURITY")
+    assert "row-level security on uploads" in bad(probe(rows, pg.open(owner)))

@@ -339,6 +339,9 @@ def test_a_cutoff_younger_than_the_floor_is_refused_and_cannot_be_approved() -> 
     assert "SD116" in codes(decide(young, floor, USUAL))
     assert "SD116" not in codes(decide(old, floor, USUAL))
     assert "SD116" not in codes(decide(young, Guard(), USUAL))
+    ageless = replace(tonight, targets=tuple(replace(t, period=None, cutoff=None) for t in tonight.targets))
+    assert "SD116" in codes(decide(ageless, floor, USUAL))
+    assert "SD116" not in codes(decide(ageless, Guard(), USUAL))
     assert not FINDINGS["SD116"].acceptable
 
 

@@ -113,14 +113,19 @@ def test_what_is_below_now_is_held_against_what_was_sealed(now: list[ObjectRef],
     assert [(o.state, o.code) for o in kept.values()] == ([(Outcome.CHANGED, code)] if code else [])
 
 
-def test_a_listing_that_fails_is_never_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_fails_is_never_nothing_new() -> None:
     with pytest.raises(StoreError):
         appeared([row(1)], Bucket(broken=True))
     with pytest.raises(StoreError):
         filled(Bucket(broken=True), row(1))
+
+
+def test_a_row_below_which_too_much_has_appeared_is_kept_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(below, "MOST_BELOW", 1)
-    with pytest.raises(StoreError, match="More than 1 objects"):
-        appeared([row(1, ref("up/1/a"))], Bucket(ref("up/1/a"), ref("up/1/b")))
+    bucket = Bucket(ref("up/1/a"), ref("up/1/b"), ref("up/2/a"))
+    kept = appeared([row(1, ref("up/1/a")), row(2, ref("up/2/a"))], bucket)
+    assert {key: (o.state, o.code) for key, o in kept.items()} == {(1,): (Outcome.CHANGED, "appeared")}
+    assert left_below({4: row(1), 7: row(2)}, bucket) == {4: None, 7: (ref("up/2/a"),)}
 
 
 def test_what_is_left_below_is_told_by_row() -> None:

@@ -1,0 +1,80 @@
+"""The verb that holds what runs on AWS against what the repository says."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from safedelete.cli.common import load, print_json
+from safedelete.cli.render import on_aws
+from safedelete.errors import DriftError
+
+if TYPE_CHECKING:
+    from safedelete.deploy.drift.compare import Difference
+
+
+def drift(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The job file.", show_default=False)],
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="PATH", help="Settings; safedelete.toml beside the job file unless said."
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="The image that was deployed; else ecs.image."),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, help="Wait until the schedules run what was just deployed."
+        ),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Hold what runs on AWS against what the repository says; exit 10 when they differ. Reads only."""
+    from safedelete.deploy.drift.read import Aws
+    from safedelete.deploy.drift.watch import differences
+    from safedelete.deploy.spec import NAME, read
+
+    path = config or file.parent / NAME
+    made = on_aws(list(load(file).jobs.values()), read(path, image=image), path, needs_image=True)
+    found = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
+    if as_json:
+        print_json({"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]})
+    else:
+        for one in found:
+            typer.echo(f"[{one.kind}] {one.message}")
+            if one.changes:
+                typer.echo("  A deploy of this repository would undo:")
+            for change in one.changes:
+                typer.echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
+        if not found:
+            typer.echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
+    if found:
+        raise DriftError(
+            f"{len(found)} difference(s) between AWS and what {file} and {path} render.",
+            hint="Deploy, or bring the change into the repository. CloudFormation touches only what changed in its "
+            "template: what was changed by hand it leaves, so undo that by hand.",
+        )
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, sort_keys=True, default=str)
+
+
+def _plain(one: Difference) -> dict[str, Any]:
+    return {
+        "kind": one.kind.value,
+        "name": one.name,
+        "message": one.message,
+        "undone": [
+            {"path": change.path, "there": change.there, "repository": change.repository}
+            for change in one.changes
+        ],
+    }

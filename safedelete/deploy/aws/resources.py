@@ -1,0 +1,140 @@
+"""Everything that one deployment consists of, made from the job file and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from safedelete.core.decision import Finding
+from safedelete.core.lint import JobFacts, missed_run_not_expressible
+from safedelete.declare import Declared
+from safedelete.deploy.aws.alarms import alarms, expressible
+from safedelete.deploy.aws.names import Names
+from safedelete.deploy.aws.policies import roles
+from safedelete.deploy.aws.schedule import schedule
+from safedelete.deploy.aws.task import APPROVER, approver_definition, revision_of, task_definition
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.jobs import Deployed, deployed
+from safedelete.errors import ConfigError, ExitCode
+
+_REFERENCE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is deployed.
+
+    Attributes:
+        ecs: The settings.
+        jobs: As a deployment sees them, in the order of the job file.
+        tasks: Task definitions by job.
+        approver: The task in which a person approves, where there is to be one.
+        roles: By what they are for.
+        alarms: By the parts of their names.
+        notes: What no alarm can tell.
+    """
+
+    ecs: Ecs
+    jobs: Sequence[Deployed]
+    tasks: Mapping[str, dict[str, Any]]
+    approver: dict[str, Any] | None
+    roles: Mapping[tuple[str, ...], dict[str, Any]]
+    alarms: Mapping[tuple[str, ...], dict[str, Any]]
+    notes: tuple[Finding, ...]
+
+    def schedule(self, job: Deployed, task: Any) -> dict[str, Any]:
+        """Return a job's schedule, pinned to a task definition."""
+        return schedule(job, self.ecs, task)
+
+    @property
+    def names(self) -> Names:
+        """What everything is called."""
+        return Names(self.ecs)
+
+
+def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: Any) -> Deployment:
+    """Make every resource.
+
+    Args:
+        declared: The job file's jobs.
+        ecs: The settings.
+        environment: Name of the environment.
+        image: The image's name, or what stands for it in a template.
+
+    Raises:
+        ConfigError: A schedule that AWS cannot express, a name that it would refuse, or a grace that ECS cuts short.
+    """
+    unknown = sorted(ecs.policies.keys() - {job.name for job in declared})
+    if unknown:
+        raise ConfigError(f"ecs.policies names {', '.join(unknown)}, which the job file does not declare.")
+    jobs = deployed(declared)
+    tasks = {
+        job.name: task_definition(job, ecs, environment, revision_of(origin), image)
+        for job, origin in zip(jobs, declared, strict=True)
+    }
+    for job in jobs:
+        schedule(job, ecs, "")
+    approver = approver_definition(ecs, environment, image) if ecs.approver_secrets else None
+    if approver is not None and APPROVER in tasks:
+        raise ConfigError(
+            f"A job is called {APPROVER}, as the task for ecs.approver_secrets is.", hint="Rename the job."
+        )
+    return Deployment(
+        ecs,
+        jobs,
+        tasks,
+        approver,
+        roles(declared, ecs),
+        alarms(jobs, ecs),
+        tuple(_notes(declared, jobs, ecs)),
+    )
+
+
+def _notes(declared: Sequence[Declared], jobs: Sequence[Deployed], ecs: Ecs) -> list[Finding]:
+    pinged = any(
+        sink.strip().startswith("ping:") for sink in ecs.variables.get("SAFEDELETE_METRICS", "").split(",")
+    )
+    found: list[Finding] = []
+    for origin, job in zip(declared, jobs, strict=True):
+        if expressible(job) or pinged:
+            continue
+        facts = JobFacts(
+            name=job.name,
+            kind=origin.kind,
+            schedule=job.schedule,
+            timeout=job.timeout,
+            grace=job.grace,
+            alarm="cloudwatch",
+        )
+        found += missed_run_not_expressible(facts, job.schedule.gaps(_REFERENCE))
+    return found
+
+
+def failed_tasks(names: Names) -> dict[str, Any]:
+    """Return the rule for tasks that never ran a line of code, or whose process ended badly: these send no metric.
+
+    A skipped run is neither.
+    """
+    well = [int(ExitCode.DONE), int(ExitCode.SKIPPED)]
+    return {
+        "Name": names.rule,
+        "Description": "A task of safedelete failed to start, or ended with a failure.",
+        "State": "ENABLED",
+        "EventPattern": {
+            "source": ["aws.ecs"],
+            "detail-type": ["ECS Task State Change"],
+            "detail": {
+                "clusterArn": [names.cluster],
+                "lastStatus": ["STOPPED"],
+                "taskDefinitionArn": [
+                    {"prefix": names.ecs.arn("ecs", f"task-definition/{names.family('')}")}
+                ],
+                "$or": [
+                    {"stopCode": ["TaskFailedToStart"]},
+                    {"containers": {"exitCode": [{"anything-but": well}]}},
+                ],
+            },
+        },
+    }

@@ -1,0 +1,168 @@
+"""The ECS task definition of a job, as ``RegisterTaskDefinition`` takes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from safedelete.declare import Declared, Purge, Rows
+from safedelete.deploy.aws.names import Names
+from safedelete.deploy.ecs_spec import Ecs
+from safedelete.deploy.files import MARK
+from safedelete.deploy.jobs import Deployed
+from safedelete.errors import ConfigError
+
+CONTAINER: Final = "safedelete"
+"""Name of the container, which an override of ``run-task`` has to name."""
+
+TAG: Final = "rendered-by"
+
+APPROVER: Final = "approver"
+"""What the approving task is called, as a job is."""
+
+
+def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, image: Any) -> dict[str, Any]:
+    """Return a job's task definition.
+
+    The command is a list, so that no shell stands between the process and SIGTERM, and the entry point is its first
+    word, so that the image's own (one that migrates a database, say) never runs. ``initProcessEnabled`` reaps what a
+    job leaves behind.
+
+    Args:
+        job: The job.
+        ecs: The settings.
+        environment: Name of the environment.
+        revision: What the definition is known by, see :func:`revision_of`.
+        image: The image's name, or what stands for it in a template.
+    """
+    names = Names(ecs)
+    _check(job, ecs)
+    variables = {
+        "SAFEDELETE_METRICS": "log,emf",
+        "SAFEDELETE_NOTIFY": names.topic,
+        **ecs.variables,
+        "SAFEDELETE_ENVIRONMENT": environment,
+        "SAFEDELETE_REVISION": revision,
+    }
+    return {
+        **_sized(ecs, names.family(job.name)),
+        "taskRoleArn": names.task_role(job.name),
+        "containerDefinitions": [
+            _container(
+                ecs, image, job.name, [*ecs.command, "run", ecs.job_file, job.name], variables, ecs.secrets
+            )
+        ],
+        "tags": [{"key": TAG, "value": MARK}],
+    }
+
+
+def approver_definition(ecs: Ecs, environment: str, image: Any) -> dict[str, Any]:
+    """Return the task in which a person approves: with a database role of its own, and no role on AWS at all.
+
+    Its command is given by an override of ``run-task``; without one it prints the help.
+    """
+    names = Names(ecs)
+    return {
+        **_sized(ecs, names.family(APPROVER)),
+        "containerDefinitions": [
+            _container(
+                ecs,
+                image,
+                APPROVER,
+                [*ecs.command, "--help"],
+                {**ecs.variables, "SAFEDELETE_ENVIRONMENT": environment},
+                ecs.approver_secrets,
+            )
+        ],
+        "tags": [{"key": TAG, "value": MARK}],
+    }
+
+
+def _sized(ecs: Ecs, family: str) -> dict[str, Any]:
+    return {
+        "family": family,
+        "requiresCompatibilities": ["FARGATE"],
+        "networkMode": "awsvpc",
+        "cpu": str(ecs.cpu),
+        "memory": str(ecs.memory),
+        "runtimePlatform": {"cpuArchitecture": ecs.architecture, "operatingSystemFamily": "LINUX"},
+        "executionRoleArn": Names(ecs).execution_role,
+    }
+
+
+def _container(
+    ecs: Ecs,
+    image: Any,
+    stream: str,
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> dict[str, Any]:
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "essential": True,
+        "entryPoint": [command[0]],
+        "command": list(command[1:]),
+        "stopTimeout": ecs.stop_timeout,
+        "linuxParameters": {"initProcessEnabled": True},
+        "environment": [
+            {"name": name, "value": value} for name, value in sorted(variables.items()) if name not in secrets
+        ],
+        "secrets": [{"name": name, "valueFrom": arn} for name, arn in sorted(secrets.items())],
+        "logConfiguration": {
+            "logDriver": "awslogs",
+            "options": {
+                "awslogs-group": Names(ecs).log_group,
+                "awslogs-region": ecs.region,
+                "awslogs-stream-prefix": stream,
+            },
+        },
+    }
+
+
+def _check(job: Deployed, ecs: Ecs) -> None:
+    grace = job.grace.total_seconds()
+    if grace >= ecs.stop_timeout:
+        raise ConfigError(
+            f"{job.name}: its grace of {grace:g} s is not below ecs.stop_timeout = {ecs.stop_timeout}; ECS would kill it "
+            "in the middle of a batch.",
+            hint="Raise ecs.stop_timeout (120 at most), or shorten the job's grace=.",
+        )
+
+
+def revision_of(job: Declared) -> str:
+    """Return what a job's definition is known by: equal definitions have equal ones.
+
+    It stands in the task's environment and in the ledger, so that a change of a predicate or a limit is a new revision
+    of the task definition, and tells what a run was deployed from.
+    """
+    from safedelete.sql.fingerprint import definition
+
+    document: dict[str, Any] = {
+        "name": job.name,
+        "schedule": job.schedule,
+        "tz": job.tz,
+        "timeout": job.timeout.total_seconds(),
+        "grace": job.grace.total_seconds(),
+    }
+    if isinstance(job, Purge):
+        document["guard"] = repr(job.guard)
+        document["per_run"] = job.per_run
+        document["max_sealed"] = job.max_sealed
+        document["targets"] = [
+            definition(target) if isinstance(target, Rows) else _target(target) for target in job.targets
+        ]
+    text = json.dumps(document, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _target(target: Any) -> list[str]:
+    plain = {
+        name: value
+        for name, value in vars(target).items()
+        if isinstance(value, (str, int, float, bool, tuple)) or hasattr(value, "total_seconds")
+    }
+    return [target.name, *(f"{name}={value!s}" for name, value in sorted(plain.items()))]

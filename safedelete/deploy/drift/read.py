@@ -1,0 +1,220 @@
+"""Ask AWS what is deployed. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from safedelete.deploy.aws.resources import Deployment
+from safedelete.deploy.drift.compare import There, family_of
+from safedelete.errors import ConfigError, PreflightError, StoreError
+
+ATTEMPTS: Final = 8
+"""How often a throttled or unanswered call is made, with growing pauses between."""
+
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_BAD_TOKENS: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
+)
+
+
+class Reader(Protocol):
+    """What has to be known of AWS."""
+
+    def account(self) -> str:
+        """Return the account's number."""
+
+    def schedule(self, group: str, name: str) -> Mapping[str, Any] | None:
+        """Return a schedule; None where there is none."""
+
+    def schedules(self, group: str) -> Sequence[str]:
+        """Return the names of a group's schedules."""
+
+    def task_definition(self, name: str) -> Mapping[str, Any] | None:
+        """Return a revision, or the newest ACTIVE one of a family, with its tags; None where there is none."""
+
+    def alarms(self, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return those of these alarms that are there."""
+
+
+def read(made: Deployment, reader: Reader) -> There:
+    """Ask for everything that is compared.
+
+    Raises:
+        ConfigError: The credentials are for another account than the settings name.
+    """
+    account = reader.account()
+    if account != made.ecs.account:
+        raise ConfigError(
+            f"The credentials are for the account {account}; ecs.account is {made.ecs.account}.",
+            hint="Use the profile of that account, or the settings of this one.",
+        )
+    group = made.names.group
+    schedules = {job.name: reader.schedule(group, job.name) for job in made.jobs}
+    pinned: dict[str, Mapping[str, Any] | None] = {}
+    newest: dict[str, Mapping[str, Any] | None] = {}
+    for job in made.jobs:
+        schedule = schedules[job.name]
+        newest[job.name] = reader.task_definition(made.names.family(job.name))
+        parameters = ((schedule or {}).get("Target") or {}).get("EcsParameters") or {}
+        arn = parameters.get("TaskDefinitionArn")
+        pinned[job.name] = reader.task_definition(str(arn)) if arn else None
+    wanted = [str(alarm["AlarmName"]) for alarm in made.alarms.values()]
+    return There(
+        schedules=schedules,
+        strays=[name for name in reader.schedules(group) if name not in schedules],
+        pinned=pinned,
+        newest=newest,
+        alarms={str(alarm["AlarmName"]): alarm for alarm in reader.alarms(wanted)},
+    )
+
+
+class Aws:
+    """Implements :class:`Reader` by boto3. Reads only.
+
+    Args:
+        region: Where to look.
+        session: A boto3 session; the default chain unless given.
+    """
+
+    def __init__(self, region: str, session: Any = None) -> None:
+        import boto3
+        from botocore.config import Config
+
+        # Its clients are asked for by name, which no stub knows.
+        self._session: Any = session or boto3.session.Session()
+        self._region = region
+        self._config = Config(
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=30
+        )
+        self._clients: dict[str, Any] = {}
+
+    def account(self) -> str:
+        """Return the caller's account."""
+        return str(self._ask("sts", "GetCallerIdentity", lambda c: c.get_caller_identity())["Account"])
+
+    def schedule(self, group: str, name: str) -> Mapping[str, Any] | None:
+        """Return a schedule; None where there is none."""
+        found: dict[str, Any] | None = self._ask(
+            "scheduler",
+            "GetSchedule",
+            lambda c: c.get_schedule(GroupName=group, Name=name),
+            absent={"ResourceNotFoundException"},
+        )
+        return found
+
+    def schedules(self, group: str) -> Sequence[str]:
+        """Return the names of a group's schedules; none where there is no such group."""
+
+        def listed(client: Any) -> list[str]:
+            pages = client.get_paginator("list_schedules").paginate(GroupName=group)
+            return [str(schedule["Name"]) for page in pages for schedule in page["Schedules"]]
+
+        found: list[str] | None = self._ask(
+            "scheduler", "ListSchedules", listed, absent={"ResourceNotFoundException"}
+        )
+        return found or []
+
+    def task_definition(self, name: str) -> Mapping[str, Any] | None:
+        """Return a task definition with its tags; None where there is none."""
+        if ":" not in name.rpartition("/")[2]:
+            newest = self._newest(name.rpartition("/")[2])
+            return None if newest is None else self.task_definition(newest)
+
+        def described(client: Any) -> dict[str, Any]:
+            answer = client.describe_task_definition(taskDefinition=name, include=["TAGS"])
+            return {**answer["taskDefinition"], "tags": answer.get("tags") or []}
+
+        found: dict[str, Any] | None = self._ask(
+            "ecs", "DescribeTaskDefinition", described, absent={"ClientException"}
+        )
+        return found
+
+    def _newest(self, family: str) -> str | None:
+        """Return the ARN of a family's newest ACTIVE revision."""
+
+        def listed(client: Any) -> list[str]:
+            pages = client.get_paginator("list_task_definitions").paginate(
+                familyPrefix=family, status="ACTIVE", sort="DESC"
+            )
+            return [str(arn) for page in pages for arn in page["taskDefinitionArns"]]
+
+        arns: list[str] = self._ask("ecs", "ListTaskDefinitions", listed)
+        mine = [arn for arn in arns if family_of(arn)[0] == family]
+        return max(mine, key=lambda arn: family_of(arn)[1] or 0, default=None)
+
+    def alarms(self, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return those of these alarms that are there; a request takes 100 names."""
+
+        def described(client: Any) -> Iterator[Mapping[str, Any]]:
+            for start in range(0, len(names), 100):
+                some = list(names[start : start + 100])
+                pages = client.get_paginator("describe_alarms").paginate(
+                    AlarmNames=some, AlarmTypes=["MetricAlarm"]
+                )
+                for page in pages:
+                    yield from page["MetricAlarms"]
+
+        return self._ask("cloudwatch", "DescribeAlarms", lambda c: list(described(c))) or []
+
+    def _ask(
+        self, service: str, operation: str, ask: Callable[[Any], Any], *, absent: set[str] | None = None
+    ) -> Any:
+        from botocore.exceptions import ClientError
+
+        with _told(f"{service}:{operation}"):
+            if service not in self._clients:
+                self._clients[service] = self._session.client(
+                    service, region_name=self._region, config=self._config
+                )
+            try:
+                return ask(self._clients[service])
+            except ClientError as error:
+                if absent and _code(error) in absent:
+                    return None
+                raise
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn the SDK's errors into ours: what could not be read is never called equal."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+        PartialCredentialsError,
+        ProfileNotFound,
+        TokenRetrievalError,
+    )
+
+    try:
+        yield
+    except (NoCredentialsError, PartialCredentialsError, ProfileNotFound, TokenRetrievalError) as error:
+        raise ConfigError(
+            f"{what} could not be asked: {error}.",
+            hint="Set AWS_PROFILE, or the AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a role that may read.",
+        ) from error
+    except ClientError as error:
+        said = f"{_code(error)}: {(error.response.get('Error') or {}).get('Message') or ''}".rstrip(": ")
+        if _code(error) in _BAD_TOKENS:
+            raise ConfigError(
+                f"{what} was not answered: {said}.", hint="Renew the credentials, and try again."
+            ) from error
+        if _code(error) in _DENIED:
+            raise PreflightError(
+                f"{what} is denied: {said}.",
+                denied=[what],
+                hint="docs/how-to/pipeline.md lists what `drift` reads.",
+            ) from error
+        raise StoreError(
+            f"{what} failed: {said}.", hint="Nothing is known of what is deployed; try again."
+        ) from error
+    except BotoCoreError as error:
+        raise StoreError(
+            f"{what} was not answered: {error}.", hint="Nothing is known of what is deployed; try again."
+        ) from error
+
+
+def _code(error: Any) -> str:
+    return str((error.response.get("Error") or {}).get("Code") or "?")

@@ -253,12 +253,25 @@ def batches_of(size: int) -> Iterator[None]:
     """Seal that many items a batch."""
     from safedelete.phases import seal
 
-    before = seal.OBJECTS_A_BATCH, seal.ROWS_A_BATCH
-    vars(seal).update(OBJECTS_A_BATCH=size, ROWS_A_BATCH=size)
+    sizes = {name: value for name, value in vars(seal).items() if name.endswith("_A_BATCH")}
+    vars(seal).update(dict.fromkeys(sizes, size))
     try:
         yield
     finally:
-        vars(seal).update(OBJECTS_A_BATCH=before[0], ROWS_A_BATCH=before[1])
+        vars(seal).update(sizes)
+
+
+@contextmanager
+def slices_of(size: int) -> Iterator[None]:
+    """Begin every run with transactions of that many rows; where time stands still they grow by one or two each."""
+    from safedelete.core import pace
+
+    before = pace.FIRST
+    vars(pace).update(FIRST=size)
+    try:
+        yield
+    finally:
+        vars(pace).update(FIRST=before)
 
 
 FINAL = frozenset({RunState.SUCCEEDED, RunState.INCOMPLETE, RunState.FAILED, RunState.ABANDONED})

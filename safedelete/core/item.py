@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, overload
 
 Key: TypeAlias = tuple[Any, ...]
 """A primary key: one value a column, in the key's column order, as the driver gave them."""
@@ -50,6 +50,46 @@ class SealedRow(NamedTuple):
     def below(self) -> tuple[ObjectRef, ...]:
         """Return the objects that lie below its prefixes."""
         return tuple(ref for ref in self.objects if within(ref, self.prefixes))
+
+
+class KeyRows(Sequence[SealedRow]):
+    """Rows that own nothing, kept as the columns of their keys; a row is made when it is asked for.
+
+    Most purged rows own nothing, and a million objects made for nobody cost more than deleting the rows.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # its columns are lists
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Sequence[list[Any]]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
+    @overload
+    def __getitem__(self, index: int) -> SealedRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> KeyRows: ...
+    def __getitem__(self, index: int | slice) -> SealedRow | KeyRows:
+        if isinstance(index, slice):
+            return KeyRows([column[index] for column in self.columns])
+        return SealedRow(tuple(column[index] for column in self.columns))
+
+    def __iter__(self) -> Iterator[SealedRow]:
+        return map(SealedRow, zip(*self.columns, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, KeyRows):
+            return list(self.columns) == list(other.columns)
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def keys(self) -> list[Key]:
+        """Return every row's key, in order."""
+        return list(zip(*self.columns, strict=True))
 
 
 def within(ref: ObjectRef, prefixes: Sequence[Prefix]) -> bool:

@@ -6,6 +6,7 @@ is changed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -91,14 +92,21 @@ EXECUTABLE: Final = frozenset({S.PENDING, S.REFUSED})
 class BatchState(StrEnum):
     """Where a sealed batch stands.
 
-    sealed → in_doubt (its objects may have been asked for) → done | deferred; sealed → done where no object is
-    owned; deferred (some rows were locked) → done in the last pass.
+    sealed → in_doubt (its objects may have been asked for, or a part of it was not tried yet) → done | deferred;
+    sealed → done where no object is owned; deferred (some rows were locked) → done in the last pass.
     """
 
     SEALED = "sealed"
     IN_DOUBT = "in_doubt"
     DEFERRED = "deferred"
     DONE = "done"
+
+
+def settled(pending: Sequence[int], *, underway: bool) -> BatchState:
+    """Return the state of a batch of which these items are pending, some of them not tried where it is underway."""
+    if underway:
+        return BatchState.IN_DOUBT
+    return BatchState.DEFERRED if pending else BatchState.DONE
 
 
 def transition(now: RunState, to: RunState) -> RunState:

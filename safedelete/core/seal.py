@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
+from operator import sub
 from typing import Any, Final
 from uuid import UUID
 
-from safedelete.core.item import ObjectRef, Prefix, SealedRow
+from safedelete.core.item import KeyRows, ObjectRef, Prefix, SealedRow
 from safedelete.core.keys import no_prefix
 from safedelete.errors import LedgerError
 
@@ -33,7 +34,7 @@ LEVEL: Final = 6
 class RowBatch:
     """Sealed rows of one target, in key order."""
 
-    rows: tuple[SealedRow, ...]
+    rows: Sequence[SealedRow]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,6 +72,14 @@ def encode(batch: RowBatch | ObjectBatch) -> Blob:
 def _document(batch: RowBatch | ObjectBatch) -> dict[str, Any]:
     if isinstance(batch, ObjectBatch):
         return {"v": FORMAT, "kind": "objects", "objects": _pack_objects(batch.objects)}
+    if isinstance(batch.rows, KeyRows):
+        return {
+            "v": FORMAT,
+            "kind": "rows",
+            "key": [_pack(column) for column in batch.rows.columns],
+            "counts": [0] * len(batch.rows),
+            "objects": _pack_objects(()),
+        }
     widths = {len(row.key) for row in batch.rows}
     if len(widths) > 1:
         raise LedgerError(
@@ -133,8 +142,16 @@ def _batch(document: dict[str, Any]) -> RowBatch | ObjectBatch:
         return ObjectBatch(tuple(objects))
     columns = [_unpack(column) for column in document["key"]]
     keys = list(zip(*columns, strict=True))
-    ends = list(accumulate(document["counts"], initial=0))
-    prefixes = document.get("prefixes") or [()] * len(keys)
+    if keys and not objects and "prefixes" not in document:
+        if len(document["counts"]) != len(keys):
+            raise ValueError("it counts the objects of other rows than it names")
+        return RowBatch(KeyRows(columns))
+    counts, prefixes = document["counts"], document.get("prefixes")
+    if prefixes is None and set(counts) == {1}:
+        _alike(keys, counts, objects)
+        return RowBatch(tuple(map(SealedRow, keys, zip(objects))))
+    ends = list(accumulate(counts, initial=0))
+    prefixes = prefixes or [()] * len(keys)
     return RowBatch(
         tuple(
             SealedRow(key, tuple(objects[a:b]), tuple(_prefix(*prefix) for prefix in mine))
@@ -158,47 +175,45 @@ def digest(fingerprint: str, as_of: datetime, checksums: Iterable[str]) -> str:
 
 
 def _pack_objects(refs: Sequence[ObjectRef]) -> dict[str, Any]:
-    buckets = sorted({ref.bucket for ref in refs})
+    names, keys, *rest = zip(*refs, strict=True) if refs else ((),) * 5
+    buckets = sorted(set(names))
     index = {bucket: i for i, bucket in enumerate(buckets)}
-    packed: dict[str, Any] = {"b": buckets, "k": [ref.key for ref in refs]}
+    packed: dict[str, Any] = {"b": buckets, "k": list(keys)}
     if len(buckets) > 1:
-        packed["i"] = [index[ref.bucket] for ref in refs]
-    columns: dict[str, list[Any]] = {
-        "e": [ref.etag for ref in refs],
-        "r": [ref.version for ref in refs],
-        "s": [ref.size for ref in refs],
-    }
-    return packed | {name: column for name, column in columns.items() if any(v is not None for v in column)}
+        packed["i"] = [index[name] for name in names]
+    columns = zip(("e", "r", "s"), rest, strict=True)
+    return packed | {name: list(column) for name, column in columns if not set(column) <= {None}}
 
 
 def _unpack_objects(packed: dict[str, Any]) -> list[ObjectRef]:
-    keys = packed["k"]
-    buckets = packed["b"]
-    which = packed.get("i") or [0] * len(keys)
+    keys, buckets = packed["k"], packed["b"]
+    which = packed.get("i")
+    names = [buckets[i] for i in which] if which else buckets[:1] * len(keys)
     nothing = [None] * len(keys)
-    columns = (
-        keys,
-        which,
-        packed.get("e") or nothing,
-        packed.get("r") or nothing,
-        packed.get("s") or nothing,
-    )
-    refs = [
-        ObjectRef(buckets[i], key, etag, version, size)
-        for key, i, etag, version, size in zip(*columns, strict=True)
-    ]
-    for ref in refs:
-        words = (ref.bucket, ref.key, ref.etag or "", ref.version or "")
-        if not all(isinstance(word, str) for word in words) or not isinstance(ref.size or 0, int):
-            raise TypeError(f"{ref!r} is no object reference")
-    return refs
+    etags, versions, sizes = (packed.get(name) or nothing for name in ("e", "r", "s"))
+    for column, kinds in (
+        (names, {str}),
+        (keys, {str}),
+        (etags, {str, type(None)}),
+        (versions, {str, type(None)}),
+        (sizes, {int, type(None)}),
+    ):
+        if not set(map(type, column)) <= kinds:
+            raise TypeError("a part of an object reference has a type that none has")
+    return list(map(ObjectRef, *_alike(names, keys, etags, versions, sizes)))
+
+
+def _alike(*columns: list[Any]) -> tuple[list[Any], ...]:
+    if len(set(map(len, columns))) > 1:
+        raise ValueError("its columns are of several lengths")
+    return columns
 
 
 def _pack(values: list[Any]) -> dict[str, Any]:
     kinds = {type(value) for value in values}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is int:
-        return {"t": "int", "v": [values[0], *(b - a for a, b in pairwise(values))] if values else []}
+        return {"t": "int", "v": [values[0], *map(sub, islice(values, 1, None), values)] if values else []}
     for code, (cls, write, _) in _CODECS.items():
         if kind is cls:
             return {"t": code, "v": [write(value) for value in values]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +22,7 @@ _REFUSED: TypeAdapter[Refused] = TypeAdapter(Refused)
 _TALLIES: TypeAdapter[dict[str, Tally]] = TypeAdapter(dict[str, Tally])
 _OUTCOMES: TypeAdapter[dict[int, tuple[Outcome, str, str]]] = TypeAdapter(dict[int, tuple[Outcome, str, str]])
 _CODES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
-_INDEXES: TypeAdapter[tuple[int, ...]] = TypeAdapter(tuple[int, ...])
+_INDEXES: TypeAdapter[tuple[int | tuple[int, int], ...]] = TypeAdapter(tuple[int | tuple[int, int], ...])
 
 
 def dump_plan(plan: Plan) -> str:
@@ -76,13 +77,24 @@ def load_outcomes(text: str | None, where: str) -> dict[int, ItemOutcome]:
 
 
 def dump_indexes(indexes: Sequence[int]) -> str:
-    """Write item indexes."""
-    return json.dumps(list(indexes), separators=(",", ":"))
+    """Write ascending item indexes: each alone, or a run of them as its first and last."""
+    ends: list[list[int]] = []
+    for index in indexes:
+        if ends and index == ends[-1][1] + 1:
+            ends[-1][1] = index
+        else:
+            ends.append([index, index])
+    return json.dumps([a if a == b else [a, b] for a, b in ends], separators=(",", ":"))
 
 
-def load_indexes(text: str | None, where: str) -> tuple[int, ...]:
-    """Read item indexes back."""
-    return () if text is None else _load(_INDEXES, text, where)
+def load_indexes(text: str | None, where: str, *, items: int) -> tuple[int, ...]:
+    """Read the indexes of a batch of so many items back."""
+    ends = () if text is None else _load(_INDEXES, text, where)
+    runs = [(end, end) if isinstance(end, int) else end for end in ends]
+    edges = [-1, *(edge for run in runs for edge in run), items]
+    if not all(a < b or (a == b and i % 2) for i, (a, b) in enumerate(pairwise(edges))):
+        raise damaged(where, ValueError(f"what is pending does not ascend among its {items:,} items"))
+    return tuple(index for first, last in runs for index in range(first, last + 1))
 
 
 def load_codes(text: str, where: str) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ class SqlLedgerReader(SqlNoticeReader):
                 _state(BatchState, row.state, where),
                 decode(row.data, row.sha256),
                 codec.load_outcomes(row.outcomes, where),
-                codec.load_indexes(row.pending, where),
+                codec.load_indexes(row.pending, where, items=row.item_count),
             )
 
     def approval(self, run: str) -> Approval | None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from safedelete.core.decision import Approval
 from safedelete.core.outcome import ItemOutcome, Tally
-from safedelete.core.run import BatchState, RunState, transition
+from safedelete.core.run import BatchState, RunState, settled, transition
 from safedelete.core.seal import ObjectBatch, RowBatch, encode
 from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
@@ -117,11 +117,14 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
         with told("drop a seal"), self.engine.begin() as connection:
             connection.execute(delete(tables.batch).where(tables.batch.c.run == run))
 
-    def doubt(self, ref: BatchRef) -> bool:
-        """Mark a batch in doubt; False where it is settled already."""
-        unsettled = tables.batch.c.state != BatchState.DONE.value
+    def doubt(self, ref: BatchRef, pending: Sequence[int] = ()) -> bool:
+        """Mark a batch in doubt; False where it is settled already, or has got further than the caller knows."""
+        t = tables.batch.c
+        known = t.pending == codec.dump_indexes(pending) if pending else t.pending.is_(None)
         statement = (
-            update(tables.batch).where(*_place(ref), unsettled).values(state=BatchState.IN_DOUBT.value)
+            update(tables.batch)
+            .where(*_place(ref), t.state != BatchState.DONE.value, known)
+            .values(state=BatchState.IN_DOUBT.value)
         )
         with told("mark a batch in doubt"), self.engine.begin() as connection:
             marked = connection.execute(statement).rowcount == 1
@@ -137,12 +140,16 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
         outcomes: Mapping[int, ItemOutcome],
         pending: Sequence[int],
         transaction: Transaction | None,
+        *,
+        underway: bool = False,
     ) -> None:
         """Record a batch's outcomes, in the given transaction where it is on this database."""
-        state = BatchState.DEFERRED if pending else BatchState.DONE
+        state = settled(pending, underway=underway)
+        # Whoever was frozen before it could commit this must not reopen what another run has ended since.
+        reopens = [tables.batch.c.state != BatchState.DONE.value] if pending else []
         statement = (
             update(tables.batch)
-            .where(*_place(ref))
+            .where(*_place(ref), *reopens)
             .values(
                 state=state.value,
                 tally=codec.dump_tallies({"": tally}),
@@ -255,8 +262,8 @@ def _columns(change: RunChange) -> dict[str, Any]:
 
 def _no_batch(ref: BatchRef) -> LedgerError:
     return LedgerError(
-        f"There is no sealed batch {ref.target}/{ref.seq} of run {ref.run}.",
-        hint="Its seal was dropped while this process was working; look at the run with `safedelete show`.",
+        f"There is no open batch {ref.target}/{ref.seq} of run {ref.run}.",
+        hint="Another process dropped its seal or ended it; look at the run with `safedelete show`.",
         deleted=None,
     )
 

@@ -134,7 +134,7 @@ class OwningRows:
                 found = replace(found, objects=why, bytes=why, conditional=why)
         return replace(found, notes=(*found.notes, *self._reader.notes()))
 
-    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:
+    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[Sequence[SealedRow]]:
         """Yield the eligible rows with their objects. Reads only."""
         pages = self._rows.scan(as_of, batch=batch, portion=portion)
         return Filling(self._reader).batches(pages) if self._reader.lists else pages

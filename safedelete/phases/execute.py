@@ -13,6 +13,9 @@ cannot be undone:
 6. some not: back to the savepoint, and only the rows whose objects are acknowledged go.
 
 A crash at any point leaves rows in place and a batch in doubt, which the next run asks about key by key.
+
+A transaction takes a slice of a sealed batch, as large as the last ones' times allow (``core/pace.py``); what is left of
+the batch is recorded with it (``phases/slices.py``).
 """
 
 from __future__ import annotations
@@ -28,18 +31,27 @@ import structlog
 from safedelete.core.decision import Approved
 from safedelete.core.item import Key, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, OWED, ItemOutcome, Outcome, Tally
-from safedelete.core.plan import Plan
+from safedelete.core.pace import Pace
 from safedelete.core.run import BatchState
-from safedelete.core.seal import ObjectBatch, RowBatch, digest
-from safedelete.errors import BlastRadiusError, BusyError, LedgerError, PartialDeleteError, StalePlanError
+from safedelete.core.seal import ObjectBatch, RowBatch
+from safedelete.errors import BlastRadiusError, BusyError, StoreError
 from safedelete.phases.below import appeared
+from safedelete.phases.halt import require_match, stop_after_failure, stop_when_denied
 from safedelete.phases.parts import ObjectPart, Part, Radius, RowPart, Tools
 from safedelete.phases.pause import Holdback
 from safedelete.phases.perseverance import batches, persevere
 from safedelete.phases.preflight import Cleared
 from safedelete.phases.record import name_of, place, record, sums
-from safedelete.phases.verdicts import acknowledged, kept_for_objects, proven, spared, stayed_after_all
-from safedelete.ports import BatchRef, Deletion, Ledger, ObjectStore, RowTransaction, StoredBatch
+from safedelete.phases.slices import Left, some
+from safedelete.phases.verdicts import (
+    ACKNOWLEDGED,
+    acknowledged,
+    kept_for_objects,
+    proven,
+    spared,
+    stayed_after_all,
+)
+from safedelete.ports import BatchRef, Deletion, ObjectStore, RowTransaction, StoredBatch
 
 log = structlog.get_logger("safedelete.execute")
 
@@ -67,7 +79,7 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
         BlastRadiusError: A delete touched more than was planned; that batch was rolled back.
     """
     plan = approved.plan
-    _matching(plan, cleared, run, tools.ledger)
+    require_match(plan, cleared, run, tools.ledger)
     sealed = tools.ledger.sealed(run)
     work = _Work(plan.as_of, tools, done=0, total=sum(sealed.values()))
     holdback = Holdback(tools)
@@ -79,24 +91,25 @@ def execute(approved: Approved, cleared: Cleared, run: str, parts: Sequence[Part
             todo = _ObjectBatches(work, part)
         for wanted in (OPEN, {BatchState.DEFERRED}):
             for stored in batches(run, wanted, tools):
-                if stored.ref.target == index:
+                left = Left.of(stored) if stored.ref.target == index else None
+                while left is not None and not left.over:
                     tools.stop.between()
                     tools.lease.gate()
                     holdback.pass_or_wait()
-                    persevere(
-                        partial(todo.delete_batch, stored),
-                        tools,
-                        doubt=stored.state is BatchState.IN_DOUBT,
-                        place=place(stored.ref),
+                    left = persevere(
+                        partial(todo.delete_some, left), tools, doubt=left.doubt, place=place(stored.ref)
                     )
-        _stop_after_failure(run, target.name, index, len(parts), tools.ledger)
+        stop_after_failure(run, target.name, index, len(parts), tools.ledger)
 
 
 class _Batch(Protocol):
     """How one kind of batch is deleted."""
 
-    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
-        """Delete one batch and record it. Deletes."""
+    def delete_some(self, left: Left, doubt: bool) -> Left | None:
+        """Delete what one transaction takes of a batch, and record it. Deletes.
+
+        Returns what is left of it; None where another process has settled it.
+        """
 
 
 @dataclass(slots=True)
@@ -106,19 +119,18 @@ class _Work:
     done: int
     total: int
 
-    def settle(
-        self,
-        stored: StoredBatch,
-        outcomes: Mapping[int, ItemOutcome],
-        pending: Sequence[int],
-        transaction: RowTransaction,
-    ) -> Tally:
-        tally = sums(stored, outcomes, pending)
-        self.tools.ledger.settle(stored.ref, tally, outcomes, pending, transaction)
+    def settle(self, left: Left, transaction: RowTransaction) -> Tally:
+        stored = left.stored
+        tally = sums(stored, stored.outcomes, stored.pending)
+        self.tools.ledger.settle(
+            stored.ref, tally, stored.outcomes, stored.pending, transaction, underway=not left.over
+        )
         return tally
 
-    def report(self, stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], tally: Tally) -> None:
-        self.done += len(stored.items)
+    def report(
+        self, stored: StoredBatch, tried: int, outcomes: Mapping[int, ItemOutcome], tally: Tally
+    ) -> None:
+        self.done += tried
         for index, outcome in outcomes.items():
             log.warning(
                 "not deleted",
@@ -132,9 +144,18 @@ class _Work:
             target=stored.ref.target,
             seq=stored.ref.seq,
             deleted=tally.deleted,
+            tried=tried,
             items=len(stored.items),
         )
         self.tools.progress("execute", min(self.done, self.total), self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    """What a transaction did, where that is not taken off the radius yet, and what it left of its batch."""
+
+    deletion: Deletion | None
+    left: Left
 
 
 class _RowBatches:
@@ -142,52 +163,67 @@ class _RowBatches:
         self._work = work
         self._part = part
         self._radius = radius
-        self._unsure: dict[BatchRef, Deletion] = {}
-        """What a batch deleted whose commit may or may not have happened."""
+        self._pace = Pace()
+        self._unsure: dict[BatchRef, _Landed] = {}
+        """What a batch has come to, if its commit happened; whether it did is not known."""
 
-    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
+    def delete_some(self, left: Left, doubt: bool) -> Left | None:
+        stored = left.stored
         assert isinstance(stored.items, RowBatch)
         tools, store = self._work.tools, self._part.store
-        # What a batch still owes says that it was deferred; its state does not, once its last pass has been begun.
-        last = bool(stored.pending)
-        places = {row.key: i for i, row in enumerate(stored.items.rows)}
-        wanted = [stored.items.rows[i] for i in stored.pending] if last else list(stored.items.rows)
         # Before every attempt: whoever lost the lock must not touch the record of who has it now either.
         tools.lease.gate()
         if (store is not None or doubt) and not self._intend(stored):
-            return
-        transaction = self._part.target.begin(self._work.as_of)
+            return self._landed(stored)
+        began = tools.clock.uptime()
+        tried = left.todo[: self._pace.take(len(left.todo))]
+        wanted = some(stored.items.rows, tried)
         try:
-            joined = tools.ledger.joins(transaction)
-            # Rows and record that commit apart: without intent, a crash in between would look like "not attempted".
-            if store is None and not joined and not self._intend(stored):
+            transaction = self._part.target.begin(self._work.as_of)
+            try:
+                joined = tools.ledger.joins(transaction)
+                # Rows and record that commit apart: without intent, a crash in between would look like "not attempted".
+                if store is None and not joined and not self._intend(stored):
+                    transaction.rollback()
+                    return self._landed(stored)
+                kept, deletion, lost = self._delete(transaction, wanted, store, doubt=doubt, last=left.last)
+                places = {row.key: i for i, row in zip(tried, wanted, strict=True)} if kept else {}
+                found = {places[key]: outcome for key, outcome in kept.items()}
+                after = left.after(len(tried), found, doubt=doubt, lost=[places[key] for key in lost])
+                tally = self._work.settle(after, transaction) if joined else None
+                tools.lease.pin(transaction)
+                self._unsure[stored.ref] = _Landed(deletion, after)
+                transaction.commit()
+            except BaseException:
                 transaction.rollback()
-                return
-            kept, deletion, lost = self._delete(transaction, wanted, store, doubt=doubt, last=last)
-            outcomes = dict(stored.outcomes) | {places[key]: outcome for key, outcome in kept.items()}
-            owed = [] if last else [i for i, o in outcomes.items() if o.code in OWED]
-            final = {i: o for i, o in outcomes.items() if i not in owed}
-            tally = self._work.settle(stored, final, owed, transaction) if joined else None
-            tools.lease.pin(transaction)
-            self._unsure[stored.ref] = deletion
-            transaction.commit()
-        except BaseException:
-            transaction.rollback()
+                raise
+        except StoreError:
+            self._pace = self._pace.halved()
             raise
-        self._spend(self._unsure.pop(stored.ref))
+        self._pace = self._pace.after(len(tried), tools.clock.uptime() - began)
+        self._spend(deletion)
         if tally is None:
-            tally = record(tools.ledger, tools.lease, stored, final, owed)
-        self._work.report(stored, {i: o for i, o in final.items() if i not in stored.outcomes}, tally)
+            self._unsure[stored.ref] = _Landed(None, after)
+            now = after.stored
+            tally = record(tools.ledger, tools.lease, now, now.outcomes, now.pending, underway=not after.over)
+        new = {i: o for i, o in after.stored.outcomes.items() if i not in stored.outcomes}
+        self._work.report(stored, len(tried), new, tally)
         if store is not None:
-            _stop_when_denied(stored, final, {places[key] for key in lost})
+            stop_when_denied(after.stored.outcomes, after.lost, tried=after.tried, over=after.over)
+        return after
 
     def _intend(self, stored: StoredBatch) -> bool:
-        """Mark a batch in doubt; False where it is settled, by a commit whose answer was lost."""
-        if self._work.tools.ledger.doubt(stored.ref):
-            return True
-        if stored.ref in self._unsure:
-            self._spend(self._unsure.pop(stored.ref))
-        return False
+        """Mark a batch in doubt; False where it has got further, by a commit whose answer was lost."""
+        return self._work.tools.ledger.doubt(stored.ref, stored.pending)
+
+    def _landed(self, stored: StoredBatch) -> Left | None:
+        """Go on from a commit whose answer was lost; from nothing where it was not ours."""
+        done = self._unsure.pop(stored.ref, None)
+        if done is None:
+            return None
+        if done.deletion is not None:
+            self._spend(done.deletion)
+        return done.left
 
     def _spend(self, deletion: Deletion) -> None:
         self._radius.spend(deletion.touched or {}, named=len(deletion.rows))
@@ -208,7 +244,8 @@ class _RowBatches:
         kept = dict(held.missing)
         if self._part.owned is not None:
             kept |= appeared(held.rows, self._part.owned)
-        deletion = self._within_radius(transaction.delete([row for row in held.rows if row.key not in kept]))
+        fit = [row for row in held.rows if row.key not in kept] if kept else held.rows
+        deletion = self._within_radius(transaction.delete(fit))
         kept |= deletion.kept
         if store is None:
             return kept, deletion, ()
@@ -224,7 +261,10 @@ class _RowBatches:
         spared = frozenset(transaction.named(refs)) if shared and refs else frozenset[ObjectRef]()
         for other in self._part.sharing if refs else ():
             spared |= frozenset(other.named(refs))
-        answers = store.delete([ref for ref in refs if ref not in spared], gate=self._gate(transaction))
+        asked = [ref for ref in refs if ref not in spared] if spared else refs
+        answers = store.delete(asked, gate=self._gate(transaction))
+        if len(answers) == len(asked) and {answer.state for answer in answers.values()} <= ACKNOWLEDGED:
+            return kept, deletion, lost
         good = [row for row in deletion.rows if acknowledged(row, answers, spared)]
         if len(good) == len(deletion.rows):
             return kept, deletion, lost
@@ -268,15 +308,16 @@ class _ObjectBatches:
         self._work = work
         self._part = part
 
-    def delete_batch(self, stored: StoredBatch, doubt: bool) -> None:
-        # Deleting the same objects again gives the same end, so doubt changes nothing but an outcome's name.
+    def delete_some(self, left: Left, doubt: bool) -> Left | None:
+        # No row is held, so the whole batch is one slice. Deleting the same objects again gives the same end, so doubt changes nothing but an outcome's name.
+        stored = left.stored
         assert isinstance(stored.items, ObjectBatch)
         tools = self._work.tools
         refs = stored.items.objects
         # As for rows: before every attempt, and before the first word to the ledger.
         tools.lease.gate()
-        if not tools.ledger.doubt(stored.ref):
-            return
+        if not tools.ledger.doubt(stored.ref, stored.pending):
+            return None
         tools.lease.fence()
         named = self._named(refs)
         orphans = [ref for ref in refs if ref not in named]
@@ -300,61 +341,11 @@ class _ObjectBatches:
             i: answers[ref] for i, ref in enumerate(refs) if answers[ref].state is not Outcome.DELETED
         }
         tally = record(tools.ledger, tools.lease, stored, outcomes)
-        self._work.report(stored, outcomes, tally)
-        _stop_when_denied(stored, outcomes)
+        self._work.report(stored, len(refs), outcomes, tally)
+        stop_when_denied(outcomes, tried=len(refs), over=True)
+        return None
 
     def _named(self, refs: Sequence[ObjectRef]) -> Collection[ObjectRef]:
         """Return the orphans that are none any more."""
         references = self._part.references
         return frozenset(references.named(refs)) if references is not None and refs else ()
-
-
-def _matching(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
-    same = (cleared.job, cleared.fingerprint, cleared.as_of) == (plan.job, plan.fingerprint, plan.as_of)
-    if not same:
-        raise StalePlanError(
-            f"{plan.job}: the preflight proved another plan than the guard approved.", hint="Plan again."
-        )
-    sealed = ledger.sealed(run)
-    wrong = [t.name for i, t in enumerate(plan.targets) if t.items != sealed.get(i, 0)]
-    if wrong:
-        raise LedgerError(
-            f"The plan of run {run} and its sealed batches name different numbers of items of {', '.join(wrong)}.",
-            hint="The ledger was damaged or edited. Plan again.",
-        )
-    found = digest(plan.fingerprint, plan.as_of, ledger.checksums(run))
-    if found != plan.digest:
-        raise LedgerError(
-            f"The sealed batches of run {run} are not those that were approved (digest {found[:12]}, approved "
-            f"{(plan.digest or 'none')[:12]}).",
-            hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run}`) and plan again.",
-        )
-
-
-def _stop_when_denied(
-    stored: StoredBatch, outcomes: Mapping[int, ItemOutcome], lost: Collection[int] = ()
-) -> None:
-    """Stop when not one item of a batch went because the store would not: the next thousand would fare the same.
-
-    Rows whose objects a crashed attempt had taken say nothing about what the store would do now.
-    """
-    failed = {i: o for i, o in outcomes.items() if o.state in (Outcome.FAILED, Outcome.UNKNOWN)}
-    bad = [o for i, o in failed.items() if i not in lost]
-    if bad and len(failed) == len(stored.items):
-        raise PartialDeleteError(
-            f"Not one of the {len(stored.items):,} items of a batch could be deleted: {bad[0].code or bad[0].state.value} "
-            f"({bad[0].detail}). The run stopped; later batches were not attempted.",
-            hint="`safedelete check` names the permission that is missing.",
-            deleted=None,
-        )
-
-
-def _stop_after_failure(run: str, name: str, index: int, targets: int, ledger: Ledger) -> None:
-    tally = ledger.tally(run).get(index, Tally())
-    if not tally.clean and index + 1 < targets:
-        raise PartialDeleteError(
-            f"{name} ended with {tally.failed:,} failed and {tally.unknown:,} unknown item(s); "
-            f"the {targets - index - 1} target(s) after it were not attempted.",
-            hint=f"`safedelete show {run} --items` lists them.",
-            deleted=None,
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -32,7 +32,10 @@ HOPELESS: Final = (BlastRadiusError, PartialDeleteError, NoSpaceError, SchemaCha
 """What the next try would meet again."""
 
 
-def persevere(act: Callable[[bool], None], tools: Tools, *, doubt: bool, place: Mapping[str, int]) -> None:
+Done = TypeVar("Done")
+
+
+def persevere(act: Callable[[bool], Done], tools: Tools, *, doubt: bool, place: Mapping[str, int]) -> Done:
     """Do something until it succeeds or its tries are used up.
 
     Args:
@@ -40,6 +43,9 @@ def persevere(act: Callable[[bool], None], tools: Tools, *, doubt: bool, place: 
         tools: Clock, stop and lease, which are asked in every pause, and the jitter.
         doubt: Whether a try before these may have got halfway.
         place: What it is about, for the log.
+
+    Returns:
+        What it returned.
 
     Raises:
         SafeDeleteError: The last failure, or one that trying again cannot help.
@@ -49,7 +55,7 @@ def persevere(act: Callable[[bool], None], tools: Tools, *, doubt: bool, place: 
     failed = 0
     while True:
         try:
-            act(doubt)
+            return act(doubt)
         except HOPELESS:
             raise
         except (StoreError, LedgerUnreachedError) as error:
@@ -62,8 +68,6 @@ def persevere(act: Callable[[bool], None], tools: Tools, *, doubt: bool, place: 
             doubt = True
             # What failed may have been cancelled because a stop was asked for, or may have taken the rest of the time.
             wait(tools, pause)
-        else:
-            return
 
 
 def batches(run: str, wanted: Collection[BatchState], tools: Tools) -> Iterator[StoredBatch]:

@@ -20,6 +20,8 @@ def record(
     stored: StoredBatch,
     outcomes: Mapping[int, ItemOutcome],
     pending: Sequence[int] = (),
+    *,
+    underway: bool = False,
 ) -> Tally:
     """Settle a batch in a transaction of its own. Deletes nothing.
 
@@ -31,7 +33,8 @@ def record(
         lease: Held by this run.
         stored: The batch.
         outcomes: By index, every outcome other than deleted that is final.
-        pending: Indexes still owed.
+        pending: Indexes still owed or not tried.
+        underway: Whether some were not tried.
 
     Returns:
         The batch's sums.
@@ -42,7 +45,7 @@ def record(
     tally = sums(stored, outcomes, pending)
     transaction = ledger.open()
     try:
-        ledger.settle(stored.ref, tally, outcomes, pending, transaction)
+        ledger.settle(stored.ref, tally, outcomes, pending, transaction, underway=underway)
         lease.pin(transaction)
         transaction.commit()
     except BaseException:

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.item import Key, KeyRows, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, GONE, ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState
 from safedelete.core.seal import ObjectBatch, RowBatch
@@ -124,12 +124,8 @@ def _unreachable(what: str) -> ItemOutcome:
 
 
 def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
-    gone = [
-        i
-        for i in range(len(stored.items))
-        if (stored.outcomes[i].state if i in stored.outcomes else Outcome.DELETED) in _ABSENT
-        and (i not in stored.outcomes or stored.outcomes[i].code != "orphan")
-    ]
+    kept = {i for i, o in stored.outcomes.items() if o.state not in _ABSENT or o.code == "orphan"}
+    gone = [i for i in range(len(stored.items)) if i not in kept]
     if isinstance(part, ObjectPart):
         assert isinstance(stored.items, ObjectBatch)
         objects = {i: (stored.items.objects[i],) for i in gone}
@@ -147,16 +143,17 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
         return _objects_left(objects, {ref: p for ref, p in left.items() if ref not in named}) | lost
     assert isinstance(stored.items, RowBatch)
     rows = stored.items.rows
-    there = set(part.target.present([rows[i].key for i in gone])) if gone else set[Key]()
+    keys = rows.keys() if isinstance(rows, KeyRows) else [row.key for row in rows]
+    there = set(part.target.present([keys[i] for i in gone])) if gone else set[Key]()
     found = {
-        i: ItemOutcome(Outcome.FAILED, RESIDUE, f"the row {rows[i].key} is there after it was deleted")
+        i: ItemOutcome(Outcome.FAILED, RESIDUE, f"the row {keys[i]} is there after it was deleted")
         for i in gone
-        if rows[i].key in there
+        if keys[i] in there
     }
-    # A row that was gone before the run came is no reason to expect its objects gone.
-    mine = {i: rows[i].objects for i in gone if i not in found and i not in stored.outcomes}
     if part.store is None:
         return found
+    # A row that was gone before the run came is no reason to expect its objects gone.
+    mine = {i: rows[i].objects for i in gone if i not in found and i not in stored.outcomes}
     found |= _owned_left(mine, part, part.store)
     return found | _below_left({i: rows[i] for i in mine if i not in found}, part)
 

@@ -87,7 +87,7 @@ class StoredBatch:
         state: Where it stands.
         items: The sealed rows or objects.
         outcomes: By index into the items, every outcome other than deleted that is final.
-        pending: Indexes still owed (locked rows), for a deferred batch.
+        pending: Indexes still owed (locked rows) or not tried yet; every other item is settled. Empty before the first.
     """
 
     ref: BatchRef
@@ -168,11 +168,12 @@ class Ledger(LedgerReader, Notices, Protocol):
     def drop_seal(self, run: str) -> None:
         """Forget a run's sealed batches. Idempotent."""
 
-    def doubt(self, ref: BatchRef) -> bool:
+    def doubt(self, ref: BatchRef, pending: Sequence[int] = ()) -> bool:
         """Mark a batch in doubt, committed before its first request. Idempotent.
 
-        Returns False, and changes nothing, where the batch is settled already: by a commit whose answer was lost, or by
-        whoever took the lease over. Raises LedgerError when there is no such batch.
+        Returns False, and changes nothing, where the batch is settled already or other items are pending than the
+        caller knows of: by a commit whose answer was lost, or by whoever took the lease over. Raises LedgerError when
+        there is no such batch.
         """
 
     def settle(
@@ -182,10 +183,13 @@ class Ledger(LedgerReader, Notices, Protocol):
         outcomes: Mapping[int, ItemOutcome],
         pending: Sequence[int],
         transaction: Transaction | None,
+        *,
+        underway: bool = False,
     ) -> None:
-        """Record a batch's outcomes. In the given transaction where it is on the ledger's own database, so that rows
+        """Record a batch's outcomes. With nothing pending it is done; else deferred to a last pass, or, ``underway``,
+        still in doubt, since some of what is pending was not tried. In the given transaction where it is on the ledger's own database, so that rows
         and record commit together; else by itself, after the caller's commit. Idempotent; the last one given counts.
-        Raises LedgerError when there is no such batch.
+        Raises LedgerError when there is no such batch, and where something is pending of one that was done already.
         """
 
     def joins(self, transaction: Transaction) -> bool:

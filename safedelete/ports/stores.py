@@ -40,7 +40,7 @@ class RowReader(Protocol):
             since: ``as_of`` of the last successful run, for counting rows that became eligible out of time.
         """
 
-    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:
+    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[Sequence[SealedRow]]:
         """Yield the eligible rows by primary key, ``batch`` at a time. Reads only.
 
         Pages by key, one short transaction a page: no snapshot stays open, and memory is one page. With a portion,
@@ -106,7 +106,7 @@ class Held:
         named: For a missing row that still exists, the (bucket, key) pairs it names now.
     """
 
-    rows: tuple[SealedRow, ...]
+    rows: Sequence[SealedRow]
     missing: Mapping[Key, ItemOutcome]
     named: Mapping[Key, frozenset[tuple[str, str]]] = field(default_factory=dict)
 
@@ -122,7 +122,7 @@ class Deletion:
             database cannot say.
     """
 
-    rows: tuple[SealedRow, ...]
+    rows: Sequence[SealedRow]
     kept: Mapping[Key, ItemOutcome]
     touched: Mapping[str, int] | None
 

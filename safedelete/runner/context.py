@@ -13,7 +13,7 @@ import structlog
 from safedelete.core.decision import Approval, Approved, Decision, Refused
 from safedelete.core.findings import FINDINGS
 from safedelete.core.guard import decide
-from safedelete.core.item import ObjectRef
+from safedelete.core.item import KeyRows, ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun, Plan, TargetPlan, Unknown
@@ -334,4 +334,6 @@ def never_acceptable(codes: Iterable[str]) -> list[str]:
 def _objects(items: RowBatch | ObjectBatch) -> tuple[ObjectRef, ...]:
     if isinstance(items, ObjectBatch):
         return items.objects
+    if isinstance(items.rows, KeyRows):
+        return ()
     return tuple(ref for row in items.rows for ref in row.objects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,14 +50,15 @@ class Item:
 def items_of(plan: Plan | None, stored: StoredBatch) -> Iterator[Item]:
     """Yield every item of a batch, in order."""
     target = str(stored.ref.target) if plan is None else plan.targets[stored.ref.target].name
-    things: tuple[ObjectRef | SealedRow, ...] = (
+    things: Sequence[ObjectRef | SealedRow] = (
         stored.items.objects if isinstance(stored.items, ObjectBatch) else stored.items.rows
     )
+    pending = frozenset(stored.pending)
     for index, thing in enumerate(things):
         outcome = stored.outcomes.get(index)
         if outcome is not None:
             state = outcome.state.value
-        elif stored.state not in SETTLED or index in stored.pending:
+        elif index in pending or (stored.state not in SETTLED and not pending):
             state = "in doubt" if stored.state is BatchState.IN_DOUBT else "pending"
         else:
             state = Outcome.DELETED.value

@@ -12,10 +12,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, NestedTransaction, case, select, true
+from sqlalchemy import ColumnElement, Connection, NestedTransaction, case, select, true
 from sqlalchemy.exc import SQLAlchemyError
 
-from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.item import Key, KeyRows, ObjectRef, SealedRow
 from safedelete.core.outcome import DANGLING, GONE, LOCKED, ItemOutcome, Outcome
 from safedelete.errors import StoreError, UnreachedError
 from safedelete.ports import Deletion, Held
@@ -48,6 +48,8 @@ class SqlRowTransaction:
         self._undo: NestedTransaction | None = None
         self._undone = False
         self._held: dict[Key, SealedRow] = {}
+        self._whole: KeyRows | None = None
+        """What :meth:`hold` deleted by one statement, all of it."""
         self._blocked: dict[Key, ItemOutcome] = {}
         self._deleted: set[Key] = set()
         self._touched: Mapping[str, int] | None = None
@@ -85,8 +87,12 @@ class SqlRowTransaction:
             )
             if self._fallback:
                 self._backend.short_locks(self.connection, self.target.database.timeouts)
+            if isinstance(rows, KeyRows) and self._delete_whole(rows):
+                return Held(rows, {})
             sealed = {row.key: row for row in rows}
-            found = self._hold_deleting(sealed) if self._fallback else self._hold_locking(sealed)
+            found: Mapping[Key, Named | None] = (
+                self._hold_deleting(sealed) if self._fallback else self._hold_locking(sealed)
+            )
             missing: dict[Key, ItemOutcome] = {}
             names: dict[Key, frozenset[tuple[str, str]]] = {}
             held: list[SealedRow] = []
@@ -95,10 +101,12 @@ class SqlRowTransaction:
                     missing[key] = self._blocked[key]
                 elif key in self._blocked:
                     held.append(row)  # refused already; delete() names it, before any object is touched
-                elif key in found and self.target.owned.same(row, found[key]):
+                elif key not in found:
+                    continue
+                elif (now := found[key]) is None or self.target.owned.same(row, now):
                     held.append(row)
-                elif key in found:
-                    missing[key], names[key] = _RENAMED, found[key].among(row.objects)
+                else:
+                    missing[key], names[key] = _RENAMED, now.among(row.objects)
             rest = [row for key, row in sealed.items() if key not in found and key not in self._blocked]
             self._classify(rest, missing, names)
             self._held = {row.key: row for row in held}
@@ -106,18 +114,21 @@ class SqlRowTransaction:
                 self._id = tuple(self._backend.alive(self.connection))
             return Held(tuple(held), missing, names)
 
-    def _hold_locking(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named]:
+    def _hold_locking(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named | None]:
+        """Lock what still matches, and return what it names; None for just what was sealed."""
         statement = select(*self.target.keys.selected(), *self.target.owned.selected()).where(
             self.target.keys.match(list(sealed)), self.target.rows.predicate
         )
         if self._backend.locks_rows:
             of = self.target.table if self._backend.lock_of_table else None
             statement = statement.with_for_update(of=of, skip_locked=True)
-        width = len(self.target.keys)
-        found = self.connection.execute(statement, self._values).all()
-        return as_asked(
-            {self.target.keys.read(row): self.target.owned.read(row[width:]) for row in found}, sealed.keys()
-        )
+        width, owned = len(self.target.keys), self.target.owned
+        rows = self.connection.execute(statement, self._values).all()
+        found = as_asked(dict(zip(self.target.keys.read_all(rows), rows, strict=True)), sealed.keys())
+        return {
+            key: None if owned.plainly_same(sealed[key], row[width:]) else owned.read(row[width:])
+            for key, row in found.items()
+        }
 
     def _hold_deleting(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named]:
         """Delete what still matches, then put back what has been renamed, until only sealed rows are deleted."""
@@ -147,6 +158,27 @@ class SqlRowTransaction:
                 return {k: erased.named[k] for k in erased.deleted}, renamed
             renamed |= fresh
             self._undo.rollback()
+
+    def _delete_whole(self, rows: KeyRows) -> bool:
+        """Delete, uncommitted, all of these rows by one statement, or none; say which."""
+        self._undo = self.connection.begin_nested()
+        touched = self._whole_or_nothing(rows.keys(), self.target.rows.predicate)
+        if touched is None:
+            self._undo.rollback()
+            self._undo = None
+            return False
+        self._whole, self._touched = rows, touched
+        return True
+
+    def _whole_or_nothing(
+        self, keys: Sequence[Key], where: ColumnElement[bool] | None = None
+    ) -> Mapping[str, int] | None:
+        # A row that a cascade of the same statement takes is in nobody's count.
+        if self.target.schema.cascades_into_itself:
+            return None
+        if where is None:
+            return self._eraser.erase_whole(keys, where=true(), values={})
+        return self._eraser.erase_whole(keys, where=where, values=self._values)
 
     def _look(self, keys: Sequence[Key]) -> dict[Key, tuple[bool, Named]]:
         """Return, for those that exist, whether they match and what they name: a plain look that holds nothing."""
@@ -189,6 +221,8 @@ class SqlRowTransaction:
 
         A row that the database refuses is kept and named, and takes no other row with it.
         """
+        if rows is self._whole:
+            return Deletion(rows, {}, self._touched)
         strangers = [row.key for row in rows if row.key not in self._held]
         if strangers:
             raise StoreError(
@@ -209,6 +243,11 @@ class SqlRowTransaction:
 
     def _delete_held(self, rows: Sequence[SealedRow]) -> Deletion:
         if self._undo is None:
+            self._undo = self.connection.begin_nested()
+            touched = self._whole_or_nothing([row.key for row in rows]) if rows else None
+            if touched is not None:
+                return Deletion(rows, {}, touched)
+            self._undo.rollback()
             self._undo = self.connection.begin_nested()
         erased = self._eraser.erase([row.key for row in rows], where=true(), values={})
         kept = dict(erased.refused)
@@ -257,6 +296,8 @@ class SqlRowTransaction:
         with translated(f"taking back a batch of {self.target.name}"):
             if self._undo is not None:
                 self._undo.rollback()
+            if self._whole is not None:
+                self._held, self._whole = {row.key: row for row in self._whole}, None
             self._undo, self._undone = None, True
             self._deleted = set()
 

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.pool import NullPool, PoolProxiedConnection, QueuePool
 
 from safedelete.errors import ConfigError, InterruptedRunError, StoreError, UnreachedError
 from safedelete.sql.backends import Backend, SQLite, Timeouts, backend_for
@@ -77,6 +77,7 @@ class Database:
         self._live: set[Any] = set()
         self._lock = threading.Lock()
         self._cancelled = False
+        self._idle: PoolProxiedConnection | None = None
 
     def __repr__(self) -> str:
         return f"Database({self.name})"
@@ -134,11 +135,20 @@ class Database:
                 hint="Check that it runs, that its address is right, and that this host and role may connect.",
             ) from error
         if immediate and isinstance(self.backend, SQLite):
+            self._stay_open()
             self.backend.wait(connection, self.timeouts)
             connection = connection.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
         with self._lock:
             self._live.add(connection.connection.driver_connection)
         return connection
+
+    def _stay_open(self) -> None:
+        """Keep one idle connection until :meth:`dispose`: whoever closes the last one copies the whole WAL back."""
+        if self._idle is None:
+            with translated(f"opening {self.name}"):
+                self._idle = self.engine.raw_connection()
+                # Not before its first statement is it one of those that share the WAL.
+                self._idle.cursor().execute("PRAGMA schema_version").fetchone()
 
     def _check_file(self) -> None:
         if self._may_create or not isinstance(self.backend, SQLite):
@@ -214,6 +224,10 @@ class Database:
         for driver in live:
             with suppress(OSError, *_driver_errors(self.engine)):
                 driver.close()
+        if self._idle is not None:
+            with suppress(SQLAlchemyError, *_driver_errors(self.engine)):
+                self._idle.close()
+            self._idle = None
         self.engine.dispose()
 
 

@@ -112,6 +112,40 @@ class Eraser:
         done.touched = self._touched.result()
         return done
 
+    def erase_whole(
+        self, keys: Sequence[Key], *, where: ColumnElement[bool], values: Mapping[str, Any]
+    ) -> Mapping[str, int] | None:
+        """Delete just these rows by one statement, if every one of them matches. Deletes, uncommitted.
+
+        The statement can take no row but these, so their number says that all of them went; what the database says was
+        touched has to bear that out. Whoever calls this takes everything back where it was not so.
+
+        Returns:
+            Rows touched by table; None where not all went, something objected, or the database cannot say.
+
+        Raises:
+            DBAPIError: The failure is not a matter of single rows.
+        """
+        self._touched.start()
+        self._touched.before(keys)
+        try:
+            statement = delete(self.target.table).where(self.target.keys.match(keys), where)
+            gone = self.connection.execute(statement, values).rowcount
+            self._backend.check_constraints(self.connection)
+            objections = self._touched.violations()
+            self._touched.check()
+        except DBAPIError as error:
+            self._survive(error)
+            self._touched.failed()
+            if self._backend.failure(error).cause is Cause.OTHER:
+                raise
+            return None
+        self._touched.after(gone)
+        touched = self._touched.result()
+        self._touched.failed()
+        whole = gone == len(keys) and not objections and touched is not None
+        return touched if whole and touched is not None and touched.get(self.target.name) == gone else None
+
     def _as_range(
         self, keys: Sequence[Key], where: ColumnElement[bool], values: Mapping[str, Any], done: Erased
     ) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice, pairwise
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
@@ -39,6 +40,11 @@ from safedelete.errors import UnfitKeysError
 
 _JSON_SAFE: Final = (int, str)
 
+
+RUN_FROM: Final = 100
+"""Fewest keys that are worth looking for runs in."""
+MOST_RUNS: Final = 16
+"""Most gap-free runs of whole numbers that stand in a statement; more of them go as a list of keys."""
 
 Value = TypeVar("Value")
 
@@ -84,6 +90,18 @@ class KeyColumns:
             for v in row[: len(self.columns)]
         )
 
+    def read_columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return the keys at the start of these rows, at least one, as columns."""
+        columns = [list(values) for values in islice(zip(*rows, strict=True), len(self.columns))]
+        for i, values in enumerate(columns):
+            if any(issubclass(kind, datetime) for kind in set(map(type, values))):
+                columns[i] = [self.read(row)[i] for row in rows]
+        return columns
+
+    def read_all(self, rows: Sequence[Sequence[Any]]) -> list[Key]:
+        """Return the key at the start of each row."""
+        return list(zip(*self.read_columns(rows), strict=True)) if rows else []
+
     def order(self) -> tuple[ColumnElement[Any], ...]:
         """Return what to ORDER BY."""
         return self.columns
@@ -127,12 +145,15 @@ class KeyColumns:
         """
         if not keys:
             return false()
-        if any(len(key) != len(self.columns) for key in keys):
+        if set(map(len, keys)) != {len(self.columns)}:
             raise UnfitKeysError(
                 f"A sealed key has {len(keys[0])} column(s); the table's has {len(self.columns)}.",
                 hint="The table's primary key has changed since the keys were sealed. Plan again.",
             )
         columns = list(zip(*keys, strict=True))
+        runs = _runs(columns[0]) if len(columns) == 1 and isinstance(self.types[0], Integer) else []
+        if runs:
+            return self._match_runs(runs)
         if self.dialect.name == "postgresql":
             return self._match_arrays(columns)
         if self.dialect.name == "sqlite":
@@ -140,6 +161,13 @@ class KeyColumns:
             if document is not None:
                 return self._match_json(document)
         return self._match_list(keys)
+
+    def _match_runs(self, runs: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
+        # The driver gave whole numbers, so the column holds nothing else between them; in SQLite any column may.
+        which = or_(*(self.between((first,), (last,)) for first, last in runs))
+        if self.dialect.name == "sqlite":
+            return and_(which, func.typeof(self.columns[0]) == "integer")
+        return which
 
     def _match_arrays(self, columns: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
         arrays = [
@@ -206,6 +234,20 @@ def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
     while isinstance(type_, TypeDecorator):
         type_ = type_.load_dialect_impl(dialect)
     return type_
+
+
+def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the gap-free runs of ascending whole numbers; none where there are too many, or something else is there."""
+    if len(values) < RUN_FROM or set(map(type, values)) != {int}:
+        return []
+    breaks = [0]
+    if values[-1] - values[0] != len(values) - 1 or list(values) != list(range(values[0], values[-1] + 1)):
+        for i, (a, b) in enumerate(pairwise(values), 1):
+            if b - a != 1:
+                breaks.append(i)
+                if b <= a or len(breaks) > MOST_RUNS:
+                    return []
+    return [(values[a], values[b - 1]) for a, b in pairwise([*breaks, len(values)])]
 
 
 def _wide(type_: TypeEngine[Any]) -> TypeEngine[Any]:

@@ -75,6 +75,10 @@ class OwnedObjects:
             if keys.prefix is not None:
                 self.spots.append(Spot(keys, keys.prefix, self._add(keys.prefix), None, None, prefix=True))
 
+        buckets = {spot.keys.bucket for spot in self.spots}
+        self._plain = len(buckets) == 1 and len(self._columns) == len(self.spots)
+        self._plain &= not any(spot.prefix for spot in self.spots)
+
     def __bool__(self) -> bool:
         return bool(self.spots)
 
@@ -101,6 +105,16 @@ class OwnedObjects:
             ref = ObjectRef(spot.keys.bucket, key, etag, None, None if size is None else int(size))
             refs.setdefault((ref.bucket, ref.key), ref)
         return Named(tuple(refs.values()), "", tuple(prefixes))
+
+    def plainly_same(self, sealed: SealedRow, values: Sequence[Any]) -> bool:
+        """Whether column values are, as they stand, the keys that were sealed; False says nothing.
+
+        What was sealed is known to name objects, so equal text need not be read again.
+        """
+        if not self._plain or sealed.prefixes:
+            return False
+        keys = [value for value in values if value is not None]
+        return keys == [ref.key for ref in sealed.objects]
 
     def same(self, sealed: SealedRow, now: Named) -> bool:
         """Whether a row still names what was sealed; by ETag too where a column holds it.

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
-from safedelete.core.item import Key, ObjectRef, SealedRow
+from safedelete.core.item import Key, KeyRows, ObjectRef, SealedRow
 from safedelete.core.plan import TargetPlan
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError, StoreError
@@ -98,7 +98,7 @@ class SqlRows:
             require_fit(self, connection, as_of)
             return Survey(self, connection, as_of).plan(portion=portion, since=since)
 
-    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[tuple[SealedRow, ...]]:
+    def scan(self, as_of: datetime, *, batch: int, portion: int | None) -> Iterator[Sequence[SealedRow]]:
         """Yield the eligible rows by primary key, ``batch`` at a time. Reads only.
 
         Each page is a transaction of its own. Rows with a value that can name no object are left out.
@@ -122,7 +122,7 @@ class SqlRows:
                 found = self._page(connection, statement, values)
                 if found:
                     last = self.keys.read(found[-1])
-                    sealed = tuple(self._sealed(found))
+                    sealed = self._sealed(found)
                     left = None if left is None else left - len(sealed)
                     if sealed:
                         yield sealed
@@ -233,7 +233,7 @@ class SqlRows:
         for _ in range(PAGE_ATTEMPTS):
             with self.database.reading(connection):
                 found = connection.execute(statement, values).all()
-                keys = [self.keys.read(row) for row in found]
+                keys = self.keys.read_all(found)
                 again = select(func.count()).select_from(self.table).where(self.keys.match(keys))
                 # Rows may go between the two looks, whoever deletes them; then both are made again.
                 if not keys or connection.execute(again).scalar_one() == len(keys):
@@ -283,7 +283,10 @@ class SqlRows:
             ),
         )
 
-    def _sealed(self, found: Sequence[Any]) -> Iterator[SealedRow]:
+    def _sealed(self, found: Sequence[Any]) -> Sequence[SealedRow]:
+        return tuple(self._owning(found)) if self.owned else KeyRows(self.keys.read_columns(found))
+
+    def _owning(self, found: Sequence[Any]) -> Iterator[SealedRow]:
         width = len(self.keys)
         for row in found:
             named = self.owned.read(row[width:])

@@ -343,12 +343,39 @@ class LedgerContract:
         assert sealed.tally("RUNA") == {0: Tally(deleted=5)}
         assert next(sealed.batches("RUNA")).outcomes == {}
 
+    def test_a_batch_of_which_a_part_was_not_tried_stays_in_doubt_with_what_is_pending(
+        self, sealed: Ledger
+    ) -> None:
+        ref = BatchRef("RUNA", 0, 0)
+        sealed.settle(ref, Tally(deleted=1, changed=1), {3: KEPT}, (1, 2, 4), None, underway=True)
+        (partly,) = sealed.batches("RUNA", {BatchState.IN_DOUBT})
+        assert (partly.ref, partly.pending, partly.outcomes) == (ref, (1, 2, 4), {3: KEPT})
+        assert sealed.tally("RUNA")[0] == Tally(deleted=1, changed=1)
+        sealed.settle(ref, Tally(deleted=4, changed=1), {3: KEPT}, (), None)
+        assert not list(sealed.batches("RUNA", {BatchState.IN_DOUBT}))
+
+    def test_a_batch_that_is_done_is_not_reopened(self, sealed: Ledger) -> None:
+        ref = BatchRef("RUNA", 0, 0)
+        sealed.settle(ref, Tally(deleted=5), {}, (), None)
+        with pytest.raises(LedgerError):
+            sealed.settle(ref, Tally(deleted=3), {}, (3, 4), None, underway=True)
+        assert [b.pending for b in sealed.batches("RUNA", {BatchState.DONE})] == [()]
+
+    def test_doubt_is_refused_to_whoever_does_not_know_what_is_pending(self, sealed: Ledger) -> None:
+        ref = BatchRef("RUNA", 0, 0)
+        assert sealed.doubt(ref, ())
+        assert not sealed.doubt(ref, (1, 2))
+        sealed.settle(ref, Tally(deleted=3), {}, (3, 4), None, underway=True)
+        assert not sealed.doubt(ref, ())
+        assert not sealed.doubt(ref, (3,))
+        assert sealed.doubt(ref, (3, 4))
+
     def test_what_is_owed_defers_a_batch_and_doubting_it_forgets_nothing(self, sealed: Ledger) -> None:
         ref = BatchRef("RUNA", 0, 0)
         sealed.settle(ref, Tally(deleted=2, changed=1), {3: KEPT}, (1, 2), None)
         (deferred,) = sealed.batches("RUNA", {BatchState.DEFERRED})
         assert (deferred.pending, deferred.outcomes) == ((1, 2), {3: KEPT})
-        assert sealed.doubt(ref)
+        assert sealed.doubt(ref, (1, 2))
         (doubtful,) = sealed.batches("RUNA", {BatchState.IN_DOUBT})
         assert (doubtful.pending, doubtful.outcomes) == ((1, 2), {3: KEPT})
         sealed.settle(ref, Tally(deleted=3, changed=1, blocked=1, locked=1), {1: LOCKED, 3: KEPT}, (), None)

@@ -20,6 +20,7 @@ import psycopg
 import structlog
 from sqlalchemy import make_url
 
+import safedelete.core.pace
 import safedelete.phases.seal
 import safedelete.runner.context
 import safedelete.runner.pause
@@ -133,7 +134,9 @@ def serve() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     # Asked at the first batch only: each second's question would be a boundary at a moment of its own.
     safedelete.runner.pause.EVERY = float("inf")  # type: ignore[misc]
-    safedelete.phases.seal.ROWS_A_BATCH = safedelete.phases.seal.OBJECTS_A_BATCH = BATCH  # type: ignore[misc]
+    for kind in ("ROWS", "OWNERS", "OBJECTS"):
+        setattr(safedelete.phases.seal, f"{kind}_A_BATCH", BATCH)
+    safedelete.core.pace.FIRST = BATCH - 1  # type: ignore[misc]
     safedelete.runner.context.decide = declared_limits_only  # type: ignore[attr-defined]
     # A hundred and twenty counts of coming days are all one to a crash.
     safedelete.sql.survey.AgeProfile = lambda *numbers: (  # type: ignore[assignment,misc]

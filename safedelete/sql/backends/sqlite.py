@@ -16,6 +16,10 @@ from safedelete.sql.failures import Cause, Failure, code, words
 BEGIN = "safedelete_begin"
 """Execution option: the statement that opens a transaction."""
 
+WAL_PAGES = 10_000
+"""Pages in the write-ahead log before a batch copies them back: 40 MB. Deleting rewrites the same index pages again and
+again, and with the usual 1,000 each batch would copy them once more. Without a WAL it means nothing."""
+
 _WAS_READ_ONLY = "safedelete_was_read_only"
 
 
@@ -71,9 +75,10 @@ class SQLite(Backend):
 
     @staticmethod
     def wait(connection: Connection, timeouts: Timeouts) -> None:
-        """Wait this long for another writer before BEGIN IMMEDIATE gives up."""
+        """Wait this long for another writer before BEGIN IMMEDIATE gives up, and let the WAL grow over some batches."""
         wait = milliseconds(timeouts.lock)
         driver(connection).execute(f"PRAGMA busy_timeout={wait:d}")
+        driver(connection).execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES:d}").fetchone()
 
     def changes(self, connection: Connection) -> int | None:
         """The connection's own counter, which includes cascades and triggers."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from safedelete.core.decision import Approval
 from safedelete.core.outcome import ItemOutcome, Tally
 from safedelete.core.plan import PastRun
-from safedelete.core.run import BatchState, RunState, transition
+from safedelete.core.run import BatchState, RunState, settled, transition
 from safedelete.core.seal import Blob, ObjectBatch, RowBatch, decode, encode
 from safedelete.errors import BindingError, LedgerError
 from safedelete.ledger.past import TAUGHT, past_runs
@@ -180,10 +180,10 @@ class MemoryLedger(MemoryNotices):
         """Forget a run's sealed batches."""
         self._batches = {place: batch for place, batch in self._batches.items() if place[0] != run}
 
-    def doubt(self, ref: BatchRef) -> bool:
-        """Mark a batch in doubt; False where it is settled already."""
+    def doubt(self, ref: BatchRef, pending: Sequence[int] = ()) -> bool:
+        """Mark a batch in doubt; False where it is settled already, or has got further than the caller knows."""
         batch = self._batch(ref)
-        if batch.state is BatchState.DONE:
+        if batch.state is BatchState.DONE or batch.pending != tuple(pending):
             return False
         self._batches[ref.run, ref.target, ref.seq] = replace(batch, state=BatchState.IN_DOUBT)
         return True
@@ -195,12 +195,16 @@ class MemoryLedger(MemoryNotices):
         outcomes: Mapping[int, ItemOutcome],
         pending: Sequence[int],
         transaction: Transaction | None,
+        *,
+        underway: bool = False,
     ) -> None:
         """Record a batch's outcomes, in the given transaction where that is on this database."""
         self._batch(ref)
-        state = BatchState.DEFERRED if pending else BatchState.DONE
+        state = settled(pending, underway=underway)
 
         def write() -> None:
+            if pending and self._batch(ref).state is BatchState.DONE:
+                raise LedgerError(f"Batch {ref.target}/{ref.seq} of run {ref.run} is not open.")
             self._batches[ref.run, ref.target, ref.seq] = replace(
                 self._batch(ref), state=state, tally=tally, outcomes=dict(outcomes), pending=tuple(pending)
             )

@@ -8,9 +8,9 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What pytest is given: make test PYTEST_ARGS='tests/unit -x'.
-# Two workers: most tests wait for a server most of the time. A file's tests stay on one, and share what they started;
+# More workers than cores: many tests wait for a server, or for a deadline. A file's tests stay on one, and share what they started;
 # in the order of their names, so that the longest file (the crash matrix) does not come last, alone.
-PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 
 .PHONY: help venv demo test crash soak coverage lint format types layers docs wheel check bench clean

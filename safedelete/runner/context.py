@@ -21,7 +21,7 @@ from safedelete.core.run import RunState
 from safedelete.core.seal import ObjectBatch, RowBatch
 from safedelete.errors import LedgerError, RefusedError
 from safedelete.phases.manifest import Page, write_manifest
-from safedelete.phases.parts import Brake, Part, Progress, Stop
+from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, Stop
 from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
@@ -226,7 +226,8 @@ class PurgeContext:
 
     def first_objects(self, plan: Plan) -> tuple[ObjectRef, ...]:
         """Return an object of each group seen on the first page of every target. Reads only."""
-        return tuple(ref for part in self.parts for ref in first_objects(pages(plan, part)).sample())
+        owning = [p for p in self.parts if isinstance(p, ObjectPart) or p.target.owns_objects]
+        return tuple(ref for part in owning for ref in first_objects(pages(plan, part)).sample())
 
     def prove(self, plan: Plan) -> tuple[Proof, ...]:
         """Prove permissions on a sample, before anything is sealed. Changes nothing but for a canary, put and removed."""

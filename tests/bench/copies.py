@@ -166,7 +166,9 @@ class SQLiteCopies:
     def make(self, shape: str, rows: int) -> None:
         key, value = KEYS["sqlite"][shape]
         half = rows // 2
-        with sqlite3.connect(self.folder / f"base_{shape}.db") as connection:
+        base = self.folder / f"base_{shape}.db"
+        base.unlink(missing_ok=True)
+        with sqlite3.connect(base) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(
                 f"CREATE TABLE {TABLE} ({key}, created_at TEXT NOT NULL, customer INTEGER NOT NULL,"

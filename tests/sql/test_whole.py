@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -235,3 +236,14 @@ def test_rows_as_columns_are_sealed_as_rows_are(keys: list[Key]) -> None:
     assert back.rows[-1] == rows[-1]
     assert tuple(back.rows[1:3]) == rows[1:3]
     assert back.rows.keys() == keys
+
+
+def test_a_batch_on_sqlite_does_not_copy_the_whole_wal_back(sqlite: Server, uploads: sa.Table) -> None:
+    fill(sqlite, uploads, ROWS)
+    sqlite.sql("PRAGMA journal_mode=WAL")
+    rows = target(sqlite, uploads, owns=False)
+    purged(rows, pages(rows))
+    wal = Path(f"{rows.database.url.database}-wal")
+    assert wal.stat().st_size > 0
+    rows.database.dispose()
+    assert not wal.exists()

@@ -10,6 +10,7 @@ from safedelete.core.outcome import LOCKED, ItemOutcome, Outcome
 from safedelete.core.run import BatchState, RunState
 from safedelete.errors import BlastRadiusError, BusyError, ExitCode, PartialDeleteError, StoreError
 from safedelete.phases import halt
+from safedelete.runner.items import items_of
 from safedelete.testing.memory import Call, Policy
 from tests.unit.phases.test_execute import cascading, failing
 from tests.worlds import BUCKET, World, die, on, slices_of
@@ -94,6 +95,13 @@ def test_what_a_failed_slice_had_reached_is_asked_for_though_the_next_slice_is_s
         report = world.process(at=at).run()
     assert held == [4, 2, 2]
     assert world.outcomes(str(report.run))[3][:2] == (Outcome.FAILED, "dangling")
+
+
+def test_items_of_a_batch_in_doubt_are_shown_as_far_as_they_are_settled() -> None:
+    world = World(expired=6)
+    world.process(at=on("batch.hold", die, nth=2)).run_killed()
+    (partly,) = world.ledger.batches("RUN00001")
+    assert [item.outcome for item in items_of(None, partly)] == ["deleted"] * 2 + ["in doubt"] * 4
 
 
 def test_an_abandoned_run_says_what_became_of_each_row_of_a_batch_it_had_begun() -> None:

@@ -43,10 +43,14 @@ class SafeDeleteError(Exception):
         super().__init__(message)
         self.hint = hint
         self.deleted = deleted
+        self.processed = ""
+        """What a function's run says in place of what was deleted, which only its author knows."""
 
     @property
     def deleted_sentence(self) -> str:
         """Say whether anything was deleted."""
+        if self.processed:
+            return self.processed
         if self.deleted is None:
             return "What was deleted could not be determined; `safedelete show` lists what the ledger knows."
         if self.deleted == 0:

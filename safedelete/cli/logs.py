@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
+from safedelete.core.redact import scrubbed
 from safedelete.metrics.tail import keep
 
 
@@ -22,6 +24,7 @@ def configure(*, verbose: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _scrub,
             keep,
             renderer,
         ],
@@ -31,3 +34,11 @@ def configure(*, verbose: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _scrub(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Hide what looks like a secret, also in what a job's function logs."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            line[name] = scrubbed(value)
+    return line

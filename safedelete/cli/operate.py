@@ -38,7 +38,8 @@ def pause(
         return
     for one in made:
         typer.echo(("" if one.changed else "Already ") + text.pause(one.job, one.notice))
-    typer.echo(f"Nothing was deleted. To let them run again: safedelete unpause {quote(str(file))}")
+    which = " ".join([quote(str(file)), *(names or [])])
+    typer.echo(f"Nothing was deleted. To let them run again: safedelete unpause {which}")
 
 
 def unpause(file: File, names: Names = None, as_json: Json = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 HIDDEN: Final = "***"
@@ -13,14 +13,23 @@ SHORTEST: Final = 4
 
 _WORD: Final = (
     r"(?:[a-z0-9]+[-_.])*"
-    r"(?:pass(?:word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|auth|(?:api|access|private|secret)[-_]?key)"
+    r"(?:pass(?:word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|auth|sig(?:nature)?|"
+    r"(?:api|access|account|private|secret)[-_]?key)"
     r"(?:[-_.](?:key|id|value))?"
 )
-_URL: Final = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<secret>\S*)(?=@)", re.IGNORECASE)
+_URL: Final = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:]*:)(?P<secret>\S*)(?=@)", re.IGNORECASE)
 _GIVEN: Final = re.compile(
     rf"(?P<head>(?:^|[\s?&;,])-{{0,2}}(?:[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD})=)(?P<secret>'[^']*'|[^\s&]+)",
     re.IGNORECASE,
 )
+_JSON: Final = re.compile(
+    rf'(?P<head>"(?:[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD})"\s*:\s*")(?P<secret>[^"]*)', re.IGNORECASE
+)
+_SPACED: Final = re.compile(
+    rf"(?P<head>(?:^|[\s;,])(?:[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD}) = )(?P<secret>'[^']*'|[^\s;,]+)",
+    re.IGNORECASE,
+)
+_NAMED: Final = re.compile(rf"[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD}", re.IGNORECASE)
 _NAMES_NEXT: Final = re.compile(rf"--?{_WORD}", re.IGNORECASE)
 _HEADER: Final = re.compile(
     r"(?P<head>(?:authorization|x-[a-z-]*(?:token|key))\s*:\s*)(?P<secret>.+)", re.IGNORECASE
@@ -56,7 +65,20 @@ def without(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST:
             text = text.replace(secret, HIDDEN)
-    return _URL.sub(lambda found: found["head"] + HIDDEN, text)
+    return scrubbed(text)
+
+
+def scrubbed(text: str) -> str:
+    """Return a text with whatever looks like a secret hidden: a URL's password, ``password=…`` and its like, a header."""
+    for pattern in (_URL, _GIVEN, _JSON, _SPACED, _HEADER):
+        text = pattern.sub(lambda found: found["head"] + (HIDDEN if found["secret"] else ""), text)
+    return text
+
+
+def given_by_name(variables: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of those variables whose names say that they are secret, and the passwords of URLs in the others."""
+    found = {value for name, value in variables.items() if _NAMED.fullmatch(name) is not None}
+    return frozenset(found | redact(list(variables.values()))[1])
 
 
 def _decoded(secret: str) -> str:

@@ -41,6 +41,10 @@ _BAD: Final = frozenset(
 """Ends that somebody has to look at. A person who cancelled a run, or let a saved plan expire, knows."""
 
 
+AHEAD: Final = timedelta(minutes=1)
+"""How far a run's beginning may lie ahead of this host's clock."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One recorded run, as far as this rule looks at it.
@@ -50,6 +54,7 @@ class Seen:
         state: Where it stands.
         began_at: When the process that works on it, or last did, began. Aware UTC.
         refused: Whether the guard refused it, for one that has expired since.
+        failed: Whether it left items that failed or are unknown, for one that was cancelled.
         why: How it ended, in a sentence.
     """
 
@@ -57,6 +62,7 @@ class Seen:
     state: RunState
     began_at: datetime
     refused: bool = False
+    failed: bool = False
     why: str = ""
 
 
@@ -138,7 +144,7 @@ def judge(story: JobStory, now: datetime) -> Health:
     """Say how a job stands at an aware instant."""
     newest = sorted(story.runs, key=lambda seen: (seen.began_at, seen.run), reverse=True)
     working = next((seen for seen in newest if seen.state in UNFINISHED), None)
-    ended = next((seen for seen in newest if seen.state in _BAD or _counts(seen)), None)
+    ended = next((seen for seen in newest if _bad(seen) or _counts(seen)), None)
     success = next((seen for seen in newest if seen.state is RunState.SUCCEEDED), None)
     allowed = story.timeout + story.grace
     late = working is not None and now > working.began_at + allowed
@@ -155,7 +161,16 @@ def judge(story: JobStory, now: datetime) -> Health:
                 "or has died",
             )
         )
-    if ended is not None and (ended.state in _BAD or ended.refused):
+    ahead = next((seen for seen in newest if seen.began_at > now + AHEAD), None)
+    if ahead is not None:
+        problems.append(
+            Problem(
+                "failed",
+                f"run {ahead.run} began {_at(ahead.began_at)}, which is still to come: a host's clock was wrong, and what that "
+                "run says about the others' order cannot be trusted",
+            )
+        )
+    if ended is not None and (_bad(ended) or ended.refused):
         # A pause does not repair what had failed before it.
         why = f": {ended.why}" if ended.why else ""
         problems.append(
@@ -184,6 +199,10 @@ def judge(story: JobStory, now: datetime) -> Health:
         due=due,
         missed=missed,
     )
+
+
+def _bad(seen: Seen) -> bool:
+    return seen.state in _BAD or (seen.state is RunState.CANCELLED and seen.failed)
 
 
 def _counts(seen: Seen) -> bool:

@@ -18,8 +18,12 @@ def web_address(text: str, variable: str) -> str:
     Raises:
         ConfigError: It is none.
     """
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known:
         raise ConfigError(
             f"${variable}: {without_password(text)!r} is not an http or https address.",
             hint="Write it whole, https://host/path.",
@@ -32,10 +36,13 @@ def without_password(url: str) -> str:
 
     Ping and webhook addresses carry their secret in the path.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "…"
     if not parts.hostname:
         return "…" if "@" in url else url.split(":", 1)[0]
-    port = f":{parts.port}" if parts.port else ""
     return urlunsplit((parts.scheme, parts.hostname + port, "/…" if len(parts.path) > 1 else "", "", ""))
 
 

@@ -48,7 +48,7 @@ class TextfileSink:
     successful one ended, which the alert on missed runs goes by.
 
     Args:
-        path: The directory; or one file, ending in ``.prom``, where there is only one job.
+        path: The directory; or one file for all jobs, ending in ``.prom``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,9 +65,12 @@ class TextfileSink:
         # In the same directory, so that the replacement is one step; without .prom, so that it is not collected.
         scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with _alone(path.parent):
-            kept = "".join(block for name, block in _blocks(_read(path)) if name not in named)
+            before = _read(path)
+            kept = "".join(block for name, block in _blocks(before) if name not in named)
+            others = {name: _of_others(block, event.job) for name, block in _blocks(before)}
+            now = "".join(block + others.get(name, "") for name, block in _blocks(fresh))
             try:
-                scratch.write_text(kept + fresh, encoding="utf-8")
+                scratch.write_text(kept + now, encoding="utf-8")
                 # The collector is another user's process.
                 scratch.chmod(0o644)
                 scratch.replace(path)
@@ -191,6 +194,12 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         lines.append(line)
     if lines:
         yield name, "".join(lines)
+
+
+def _of_others(block: str, job: str) -> str:
+    """Return a series' numbers of other jobs, where several share one file."""
+    own = f'{JOB_LABEL}="{job}"'
+    return "".join(line for line in block.splitlines(keepends=True) if line[0] != "#" and own not in line)
 
 
 def _series(text: str) -> Iterator[str]:

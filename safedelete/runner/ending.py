@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import structlog
 
-from safedelete.core.outcome import Tally
+from safedelete.core.outcome import DANGLING, ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
-from safedelete.core.run import RunState
+from safedelete.core.run import BatchState, RunState
 from safedelete.errors import (
     BlastRadiusError,
     CancelledRunError,
@@ -101,7 +101,22 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: Ba
     except SafeDeleteError as second:
         _untold(run, second)
     if isinstance(error, SafeDeleteError):
-        error.deleted = None if tally is None else sum(tally.values(), Tally()).deleted
+        error.deleted = None if tally is None else _deleted(ctx, run, sum(tally.values(), Tally()))
+
+
+def _deleted(ctx: PurgeContext, run: str, total: Tally) -> int | None:
+    """Return how many items went; None while that is not known, or where objects went and their rows did not."""
+    try:
+        for stored in ctx.ledger.batches(run, {BatchState.IN_DOUBT, BatchState.DEFERRED, BatchState.DONE}):
+            if stored.state is BatchState.IN_DOUBT or any(map(_unsaid, stored.outcomes.values())):
+                return None
+    except SafeDeleteError:
+        return None
+    return total.deleted
+
+
+def _unsaid(outcome: ItemOutcome) -> bool:
+    return outcome.code == DANGLING or outcome.state is Outcome.UNKNOWN
 
 
 def _ended(error: BaseException, *, stopped: bool) -> RunState:

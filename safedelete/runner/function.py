@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from safedelete.core.outcome import Tally
-from safedelete.core.redact import redact
+from safedelete.core.redact import redact, scrubbed
 from safedelete.core.run import RunState
 from safedelete.declare.jobs import Job
 from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
@@ -258,6 +258,9 @@ def _stopped(stop: Stop, error: BaseException) -> BaseException:
 
 
 def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseException) -> None:
+    if isinstance(error, SafeDeleteError):
+        _, sums = _verdict(context)
+        error.processed = f"What the job did before this is for it to say; it counted {sums}"
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
     state = RunState.INTERRUPTED if stopped else RunState.FAILED
     try:
@@ -268,7 +271,8 @@ def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseExcepti
             change=RunChange(
                 finished_at=ctx.clock.now(),
                 tally={ctx.job.name: context.tally},
-                reason=f"{type(error).__name__}: {error}",
+                # It is not our text: a driver's error may hold the URL it was given, password and all.
+                reason=scrubbed(f"{type(error).__name__}: {error}"),
                 exit_code=code_of(error),
             ),
         )

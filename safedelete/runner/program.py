@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from safedelete.core.redact import redact, without
+from safedelete.core.redact import given_by_name, redact, without
 from safedelete.errors import ConfigError, LockLostError, ProgramError
 
 LAST_LINES: Final = 20
@@ -90,6 +90,7 @@ def run_program(
             hint='No shell reads it. For example run.exec(["pg_dump", "--file", path, url]).',
         )
     shown, secrets = redact(given)
+    secrets |= given_by_name(env or {})
     program = Path(given[0]).name
     tail: deque[str] = deque(maxlen=LAST_LINES)
     log.info("program started", program=program, argv=shown)

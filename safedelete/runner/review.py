@@ -60,6 +60,12 @@ def approve(
             f"{min(ends, now + expires_in):%Y-%m-%d %H:%M} UTC; it is {now:%Y-%m-%d %H:%M} UTC.",
             hint="Plan again.",
         )
+    before = ledger.approval(record.run)
+    if before is not None and before.expires_at > now:
+        raise StalePlanError(
+            f"Run {record.run} is approved already, by {before.who} until {before.expires_at:%Y-%m-%d %H:%M} UTC: {before.reason}",
+            hint=f"`safedelete execute {record.run}` executes it; `safedelete cancel {record.run}` takes it back.",
+        )
     codes = tuple(dict.fromkeys(f.code for f in record.decision.findings if f.severity == "refuse"))
     never = never_acceptable(codes)
     if never or record.plan.digest is None:

@@ -29,7 +29,7 @@ from safedelete.s3.codes import (
 )
 from safedelete.s3.fastdelete import send_delete
 from safedelete.s3.keys import Lane, lane, refusal
-from safedelete.s3.pace import Pace
+from safedelete.s3.pace import Pace, wait_asking
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -210,12 +210,14 @@ class _Account:
             if not todo:
                 return
             if attempt:
-                self._clock.sleep(self._effort.wait(attempt))
+                wait_asking(self._effort.wait(attempt), self._clock, self._gate)
             again: list[Entry] = []
-            for start in range(0, len(todo), size):
-                chunk = todo[start : start + size]
+            start = 0
+            while start < len(todo):
+                chunk = todo[start : start + (size if self._pace is None else min(size, self._pace.most))]
+                start += len(chunk)
                 if self._pace is not None:
-                    self._pace.take(len(chunk))
+                    self._pace.take(len(chunk), self._gate)
                 self._throttled = False
                 self._gate()
                 with gated(self._gate):

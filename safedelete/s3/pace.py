@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from safedelete.ports import Clock
 
 DEFAULT_RATE: Final = 2500.0
 """Keys a second; S3 bears 3,500 a partitioned prefix, and every key of a DeleteObjects request counts as one."""
+
+BREATH: Final = 0.5
+"""Longest the gate is left unasked while waiting, in seconds."""
 
 FLOOR: Final = 25.0
 """Keys a second below which halving stops."""
@@ -31,16 +35,25 @@ class Pace:
         self._lock = threading.Lock()
         self._free_at = 0.0
 
-    def take(self, keys: int) -> None:
-        """Wait until this many keys may be asked for."""
+    @property
+    def most(self) -> int:
+        """Most keys to ask for at once: a second's worth, so that no single wait is longer than that."""
+        return max(1, int(self.rate))
+
+    def take(self, keys: int, gate: Callable[[], None]) -> None:
+        """Wait until this many keys may be asked for.
+
+        Args:
+            keys: How many.
+            gate: Asked all along; raises when the run has to end, or the lease is gone.
+        """
         with self._lock:
             now = self._clock.uptime()
             # A pause leaves at most one second's worth unused to be caught up with.
             start = max(self._free_at, now - 1.0)
             self._free_at = start + keys / self.rate
             wait = start - now
-        if wait > 0:
-            self._clock.sleep(wait)
+        wait_asking(wait, self._clock, gate)
 
     def halve(self) -> None:
         """Slow down, because the store said so."""
@@ -51,3 +64,11 @@ class Pace:
         """Speed up again by a little."""
         with self._lock:
             self.rate = min(self.full, self.rate + self.full / 50)
+
+
+def wait_asking(seconds: float, clock: Clock, gate: Callable[[], None]) -> None:
+    """Wait, asking the gate every half second; raises what it raises."""
+    while seconds > 0:
+        gate()
+        clock.sleep(min(seconds, BREATH))
+        seconds -= BREATH

@@ -306,7 +306,8 @@ def _prefix_part(
         demanded=conditions.demanded,
         max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
         min_age=target.older_than,
-        always_look=target.inventory is not None,
+        # An ETag cannot tell the same bytes written again, and only the date says that the object is young once more.
+        always_look=True,
     )
     prefixes = [(target.bucket, target.prefix)]
     prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)

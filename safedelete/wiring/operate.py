@@ -234,6 +234,7 @@ def _seen(record: RunRecord) -> Seen:
         state=record.state,
         began_at=record.began_at,
         refused=isinstance(record.decision, Refused),
+        failed=record.exit_code == ExitCode.STORE,
         why=record.reason,
     )
 

@@ -13,7 +13,7 @@ import structlog
 from safedelete.core.event import RunEvent
 from safedelete.declare import Declared, Purge
 from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
-from safedelete.metrics.fanout import send, send_all
+from safedelete.metrics.fanout import SECONDS, send, send_all
 from safedelete.metrics.notify import Note
 from safedelete.metrics.parse import notes, sinks, tolerant
 from safedelete.metrics.prometheus import TextfileSink
@@ -51,6 +51,8 @@ class Telling:
             environment=settings.environment,
             started_at=clock.now(),
         )
+        # Telling comes out of the grace, too, and must leave most of it to the run.
+        self._seconds = min(SECONDS, job.grace.total_seconds() / 3)
         self._file = quote(settings.file) if settings.file else "FILE"
         self._record: RunRecord | None = None
 
@@ -58,19 +60,19 @@ class Telling:
         """Tell that the run works under this id now, once."""
         if self._start.run != run:
             self._start = replace(self._start, run=run)
-            send(self._sinks(), self._start, self._clock)
+            send(self._sinks(), self._start, self._clock, seconds=self._seconds)
 
     def crashed(self, records: Sequence[RunRecord]) -> None:
         """Tell of earlier runs whose processes died."""
         now = self._clock.now()
         events = [crashed(record, self._start.environment, now) for record in records]
         if events:
-            send_all(self._sinks(), events, self._clock)
+            send_all(self._sinks(), events, self._clock, seconds=self._seconds)
 
     def cut_off(self, why: str) -> None:
         """Tell that this run's process is about to be ended by force."""
         event = ended(self._start, ExitCode.INCOMPLETE, self._now(), why, None, file=self._file)
-        send(self._sinks(), event, self._clock)
+        send(self._sinks(), event, self._clock, seconds=self._seconds)
 
     @contextmanager
     def remembering(self, ledger: LedgerReader) -> Iterator[None]:
@@ -91,6 +93,7 @@ class Telling:
             self._sinks(),
             ended(self._start, code, self._now(), message, self._record, file=self._file),
             self._clock,
+            seconds=self._seconds,
         )
 
     def _sinks(self) -> Sequence[Sink]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,17 @@ def test_two_that_write_one_file_lose_nothing_of_each_other(
     assert value(path, "safedelete_last_run", ending="failed") == 1
     assert value(path, "safedelete_last_skip_timestamp_seconds") == 1780283790
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_jobs_that_share_a_file_keep_each_others_numbers(tmp_path: Path, success: RunEvent) -> None:
+    sink = TextfileSink(tmp_path / "all.prom")
+    sink.send(success)
+    sink.send(replace(success, job="logins", ending=Ending.FAILED))
+    sink.send(replace(success, job="logins", ending=Ending.FAILED))
+    held = read(tmp_path / "all.prom")
+    for job, how in (("expired-uploads", "succeeded"), ("logins", "failed")):
+        assert held["safedelete_last_run", (("ending", how), ("job_name", job))] == 1
+    assert held["safedelete_last_success_timestamp_seconds", (("job_name", "expired-uploads"),)] == 1780283790
 
 
 def test_a_file_that_breaks_off_midway_is_never_seen(tmp_path: Path, success: RunEvent) -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from safedelete.core.event import RunEvent
 from safedelete.core.run import RunState
 from safedelete.declare import job
 from safedelete.errors import LedgerError
-from safedelete.metrics.fanout import send, send_all
+from safedelete.metrics.fanout import send
 from safedelete.metrics.ping import as_uuid
 from safedelete.ports import RunRecord
 from safedelete.runner.takeover import mark_crashed
@@ -287,7 +286,7 @@ def test_crashes_are_told_together_so_that_a_sink_that_hangs_costs_its_time_once
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hangs, notes = Hangs(), Notes()
-    monkeypatch.setattr("safedelete.wiring.telling.send_all", partial(send_all, seconds=0.3))
+    monkeypatch.setattr("safedelete.wiring.telling.SECONDS", 0.3)
     declared = job("purge", schedule="rate(1 day)", timeout=timedelta(minutes=5))(lambda _run: None)
     telling = Telling(declared, Settings(environment="test"), SystemClock(), [hangs, notes])
     records = [crash(f"RUN{n}") for n in range(10)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
 from safedelete.s3.delete import Effort, delete_objects
+from safedelete.s3.pace import Pace
 from safedelete.testing.servers import Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import (
     LIES,
@@ -159,7 +160,32 @@ def test_chunks_shrink_and_pauses_grow(stub: StubS3) -> None:
     )
     sizes = [len(r.keys) for r in stub.requests]
     assert sizes == [16] * 2 + [4] * 8 + [1] * 32
-    assert clock.slept == [1.0, 2.0]
+    assert clock.slept == [0.5] * 6, "one second and then two, and the gate is asked twice a second"
+
+
+def test_a_slow_rate_asks_for_a_second_of_keys_at_a_time_and_hears_a_stop_while_it_waits(
+    stub: StubS3,
+) -> None:
+    clock = FakeClock()
+    for number in range(100):
+        stub.put("slow", str(number))
+
+    def gate() -> None:
+        if clock.time >= 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        delete_objects(
+            reach(stub).deleter,
+            "slow",
+            refs("slow", *map(str, range(100))),
+            gate=gate,
+            clock=clock,
+            pace=Pace(20, clock),
+        )
+    assert {len(r.keys) for r in stub.requests if r.operation == "DeleteObjects"} == {20}
+    assert clock.time <= 2.5
+    assert len(stub.keys("slow")) >= 40
 
 
 def test_a_closed_gate_stops_before_the_next_request(stub: StubS3) -> None:

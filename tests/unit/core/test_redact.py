@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedelete.core.redact import HIDDEN, redact, without
+from safedelete.core.redact import HIDDEN, given_by_name, redact, scrubbed, without
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,33 @@ def test_a_secret_is_hidden_where_the_program_repeats_it() -> None:
     _, secrets = redact(["pg_dump", "postgresql://app:p%40ss-word@db/app"])
     assert without("connecting with p@ss-word (p%40ss-word)", secrets) == "connecting with *** (***)"
     assert without("retry mysql://x:other@db", secrets) == "retry mysql://x:***@db"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PGPASSWORD=hunter22",
+        "password = hunter22",
+        '{"password": "hunter22", "n": 1}',
+        "Authorization: Bearer hunter22",
+        "postgresql://me@corp:hunter22@db/app",
+        "https://x/y?X-Amz-Signature=hunter22",
+        "https://x/y?sv=1&sig=hunter22",
+        "AccountKey=hunter22",
+    ],
+)
+def test_a_secret_that_is_known_by_its_form_is_hidden_in_any_text(text: str) -> None:
+    assert "hunter22" not in scrubbed(f"before {text} after")
+    assert "hunter22" not in scrubbed(text)
+
+
+def test_variables_that_are_given_to_a_program_are_secrets_by_their_names() -> None:
+    given_ = {"PGPASSWORD": "two words", "TZ": "Europe/Berlin", "URL": "redis://:hunter22@h/0"}
+    secrets = given_by_name(given_)
+    assert (
+        without("it said two words, hunter22 and Europe/Berlin", secrets)
+        == "it said ***, *** and Europe/Berlin"
+    )
 
 
 def test_a_secret_of_three_letters_does_not_blank_every_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,6 +116,24 @@ def test_the_last_run_speaks_for_the_job_unless_a_person_ended_it(
     assert ("failed" in kinds(health)) == bad
     if bad:
         assert f"RUN2, ended {state.value}: because" in health.problems[0].message
+
+
+def test_a_cancelled_run_that_left_failures_has_failed() -> None:
+    left = replace(seen("2026-03-10 03:00", S.CANCELLED, run="RUN2"), failed=True)
+    good = seen("2026-03-09 03:00")
+    assert kinds(stands("2026-03-10 03:10", good, left)) == ["failed"]
+    assert kinds(stands("2026-03-10 03:10", good, replace(left, failed=False))) == []
+
+
+def test_a_run_from_the_future_does_not_hide_what_failed_since() -> None:
+    health = stands(
+        "2026-03-10 12:00",
+        seen("2027-03-10 03:00", run="RUN1"),
+        seen("2026-03-10 03:00", S.FAILED, run="RUN2"),
+    )
+    assert not health.ok
+    assert "run RUN1 began" in health.problems[0].message
+    assert kinds(stands("2026-03-10 03:00:00", seen("2026-03-10 03:00:31"))) == []
 
 
 def test_a_success_after_a_failure_makes_it_well_again() -> None:

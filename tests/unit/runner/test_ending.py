@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -131,6 +132,30 @@ def test_a_probe_that_was_cancelled_is_no_missing_permission(when: str) -> None:
     with pytest.raises(InterruptedRunError):
         process.run()
     assert world.last().state is S.INTERRUPTED
+
+
+def always(name: str, act: Callable[[], None]) -> Callable[[Call], None]:
+    """Act after every call of a name."""
+
+    def at(call: Call) -> None:
+        if call.name == name and call.moment == "after":
+            act()
+
+    return at
+
+
+def test_a_run_that_ends_in_doubt_does_not_say_that_nothing_was_deleted() -> None:
+    """The store carried the deletes out, and its answers were lost."""
+    world = World(expired=3)
+
+    def lost() -> None:
+        raise StoreError("the connection was reset")
+
+    with pytest.raises(StoreError) as caught:
+        world.process(at=always("objects.delete", lost)).run()
+    assert caught.value.deleted is None
+    assert "could not be determined" in caught.value.deleted_sentence
+    assert world.process("host:2").run().exit_code is X.DONE
 
 
 def test_a_stop_while_looking_again_is_no_failure_of_the_store() -> None:

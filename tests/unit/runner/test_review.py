@@ -80,11 +80,22 @@ def test_two_executions_at_once_delete_once() -> None:
     assert refusals
 
 
-def test_of_two_approvals_the_newest_counts() -> None:
+def test_a_second_approval_does_not_undo_the_first() -> None:
     world = World(expired=3)
     run = refused(world)
-    accept(world, run, teaches=2)
+    accept(world, run, teaches=0)
     world.clock.advance(1)
+    with pytest.raises(StalePlanError, match="is approved already, by"):
+        accept(world, run, teaches=1)
+    purge.execute_sealed(world.process(**LIMITS).ctx, run)
+    assert world.ledger.record(run).teaches == 0
+
+
+def test_after_an_approval_has_ended_another_may_be_given() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run, expires_in=timedelta(hours=1))
+    world.clock.advance(3601)
     accept(world, run, teaches=0)
     purge.execute_sealed(world.process(**LIMITS).ctx, run)
     assert world.ledger.record(run).teaches == 0

@@ -94,6 +94,11 @@ class RunEvent:
         return 0.0 if self.ended_at is None else max(0.0, (self.ended_at - self.started_at).total_seconds())
 
 
+def words(text: str) -> list[str]:
+    """Split a list of sinks or of addresses: by commas or blanks for sinks, which hold neither."""
+    return text.replace(",", " ").split()
+
+
 class Metric(NamedTuple):
     """One number of an event.
 

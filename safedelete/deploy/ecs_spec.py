@@ -6,6 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from safedelete.core.event import words
 from safedelete.deploy.part import Part
 
 CPU_MEMORY: Final = {
@@ -160,7 +161,7 @@ class Ecs(Part):
         twice = sorted(self.variables.keys() & self.secrets.keys())
         if twice:
             raise ValueError(f"{', '.join(twice)} is in variables and in secrets")
-        sinks = {sink.strip() for sink in self.variables.get("SAFEDELETE_METRICS", "emf").split(",")}
+        sinks = set(words(self.variables.get("SAFEDELETE_METRICS", "emf")))
         if not sinks & {"emf", "cloudwatch"} and "SAFEDELETE_METRICS" not in self.secrets:
             raise ValueError(
                 "SAFEDELETE_METRICS names neither emf nor cloudwatch, so that no alarm would ever hear of a failed run"

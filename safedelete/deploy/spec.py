@@ -126,7 +126,7 @@ def _said(error: ValidationError) -> str:
                 lines.append(f"{key} is not a known key.")
             case "missing":
                 lines.append(f"{key} is missing.")
-            case _ if key.startswith(("ecs.secrets.", "ecs.approver_secrets.")):
+            case _ if key.startswith(("ecs.secrets", "ecs.approver_secrets")):
                 # What stands there may be the secret itself.
                 lines.append(
                     f"{key} is no ARN of a secret or parameter; a secret is named here, never written."

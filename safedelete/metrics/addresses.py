@@ -46,6 +46,15 @@ def without_password(url: str) -> str:
     return urlunsplit((parts.scheme, parts.hostname + port, "/…" if len(parts.path) > 1 else "", "", ""))
 
 
+def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Return an address without its user and password, and these."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, None
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return bare, (unquote(parts.username), unquote(parts.password or ""))
+
+
 def post(url: str, body: bytes, kind: str, *, seconds: float = SECONDS) -> None:
     """Send a body.
 
@@ -58,13 +67,10 @@ def post(url: str, body: bytes, kind: str, *, seconds: float = SECONDS) -> None:
     Raises:
         OSError: Nobody answered, or with a status of 400 or more.
     """
-    parts = urlsplit(url)
     headers = {"Content-Type": kind, "User-Agent": "safedelete"}
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        netloc = parts.netloc.rpartition("@")[2]
-        url = urlunsplit(parts._replace(netloc=netloc))
+    url, credentials = without_credentials(url)
+    if credentials is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(":".join(credentials).encode()).decode()
     # The scheme was checked when the variable was read.
     with urlopen(Request(url, data=body, headers=headers, method="POST"), timeout=seconds) as answer:  # noqa: S310
         answer.read(1024)

@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from safedelete.core.event import words
 from safedelete.errors import ConfigError
 from safedelete.metrics.addresses import web_address, without_password
 from safedelete.metrics.cloudwatch import CloudWatchSink
@@ -30,7 +31,7 @@ def sinks(text: str, tail: Callable[[], str] = str) -> list[Sink]:
     Raises:
         ConfigError: One is not known, its address or path is wrong, or the package it needs is not installed.
     """
-    return [_sink(word, tail) for word in text.replace(",", " ").split()]
+    return [_sink(word, tail) for word in words(text)]
 
 
 def _sink(word: str, tail: Callable[[], str]) -> Sink:
@@ -78,7 +79,7 @@ def tolerant(
     found: list[Sink] = []
     wrong: list[ConfigError] = []
     named: list[Callable[[], Sink]] = [
-        *(partial(_sink, word, tail) for word in metrics.replace(",", " ").split()),
+        *(partial(_sink, word, tail) for word in words(metrics)),
         *(partial(_note, word) for word in notify.split()),
     ]
     for make in named:

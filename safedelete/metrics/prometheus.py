@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ from safedelete.core.event import (
     RunEvent,
     lasting,
 )
-from safedelete.metrics.addresses import without_password
+from safedelete.metrics.addresses import without_credentials, without_password
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -107,13 +107,24 @@ class PushgatewaySink:
     def send(self, event: RunEvent) -> None:
         """Push the event's numbers."""
         from prometheus_client import pushadd_to_gateway
+        from prometheus_client.exposition import basic_auth_handler, default_handler
+
+        url, credentials = without_credentials(self._url)
+
+        def handler(
+            url: str, method: str, timeout: float | None, headers: list[tuple[str, str]], data: bytes
+        ) -> Callable[[], None]:
+            if credentials is None:
+                return default_handler(url, method, timeout, headers, data)
+            return basic_auth_handler(url, method, timeout, headers, data, *credentials)
 
         pushadd_to_gateway(
-            self._url,
+            url,
             job="safedelete",
             registry=registry(event, pushed=True),
             grouping_key={JOB_LABEL: event.job},
             timeout=5,
+            handler=handler,
         )
 
 

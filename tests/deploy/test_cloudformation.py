@@ -13,7 +13,7 @@ import yaml
 
 from safedelete.declare import Inventory, S3Orphans, S3Prefix
 from safedelete.deploy.aws.names import Names, logical
-from safedelete.deploy.aws.policies import bucket_statements
+from safedelete.deploy.aws.policies import bucket_statements, task_statements
 from safedelete.deploy.aws.task import revision_of
 from safedelete.deploy.aws.template import TEMPLATE, template
 from safedelete.deploy.files import MARK
@@ -376,3 +376,19 @@ def test_a_schedule_that_aws_cannot_have_writes_nothing(project: Path, render: R
     (project / "jobs.py").write_text(JOBS.replace('"15 4 * * MON"', '"15 4 1 * MON"'))
     assert "cannot be a schedule of AWS" in render("cloudformation", expect=2).said
     assert not (project / "deploy").exists()
+
+
+def test_what_the_metrics_and_the_messages_need_is_granted_however_the_lists_are_written() -> None:
+    topic = f"arn:aws:sns:{REGION}:{ACCOUNT}:safedelete"
+    other = f"arn:aws:sns:{REGION}:{ACCOUNT}:ops"
+    own = purge()
+    written = {
+        "SAFEDELETE_METRICS": "log, emf cloudwatch",
+        "SAFEDELETE_NOTIFY": f"{other} https://hook.example/x",
+    }
+    found = task_statements(own, topic, ecs(variables=written))
+    assert {"Effect": "Allow", "Action": ["sns:Publish"], "Resource": other} in found
+    assert any(one["Action"] == ["cloudwatch:PutMetricData"] for one in found)
+    plain = task_statements(own, topic, ecs())
+    assert {"Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic} in plain
+    assert not any(one["Action"] == ["cloudwatch:PutMetricData"] for one in plain)

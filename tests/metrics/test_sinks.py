@@ -211,6 +211,11 @@ def test_the_pushgateway_is_added_to_and_never_replaced(listener: Listener, succ
     assert b"job_name=" not in sent.body
 
 
+def test_a_pushgateways_password_goes_as_a_header(listener: Listener, start: RunEvent) -> None:
+    PushgatewaySink(listener.url.replace("http://", "http://me:s%20cret@")).send(start)
+    assert listener.sent[0].headers["Authorization"] == "Basic bWU6cyBjcmV0"
+
+
 def test_otlp_is_delivered_before_it_returns(listener: Listener, success: RunEvent) -> None:
     OtlpSink(f"{listener.url}/v1/metrics").send(success)
     (sent,) = listener.sent

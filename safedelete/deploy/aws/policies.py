@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from safedelete.core.event import words
 from safedelete.declare import Declared, Inventory, Purge, Rows, S3Orphans, S3Prefix
 from safedelete.declare.targets import Mode
 from safedelete.deploy.aws.names import Names
@@ -45,9 +46,17 @@ def task_statements(job: Declared, topic: str, ecs: Ecs) -> list[dict[str, Any]]
     found = bucket_statements(job)
     for one in found:
         one["Resource"] = one["Resource"].replace("arn:aws:", f"arn:{ecs.partition}:", 1)
-    if ecs.variables.get("SAFEDELETE_NOTIFY", topic) == topic and "SAFEDELETE_NOTIFY" not in ecs.secrets:
-        found.append({"Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic})
-    if "cloudwatch" in ecs.variables.get("SAFEDELETE_METRICS", "").split(","):
+    if "SAFEDELETE_NOTIFY" not in ecs.secrets:
+        named = ecs.variables.get("SAFEDELETE_NOTIFY", topic).split()
+        found += [
+            {"Effect": "Allow", "Action": ["sns:Publish"], "Resource": one}
+            for one in named
+            if one == topic or one.startswith("arn:")
+        ]
+    # Where the list itself is a secret, nobody here knows what is in it.
+    if "SAFEDELETE_METRICS" in ecs.secrets or "cloudwatch" in words(
+        ecs.variables.get("SAFEDELETE_METRICS", "")
+    ):
         found.append(
             {
                 "Effect": "Allow",

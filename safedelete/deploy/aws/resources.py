@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from safedelete.core.decision import Finding
+from safedelete.core.event import words
 from safedelete.core.lint import JobFacts, missed_run_not_expressible
 from safedelete.declare import Declared
 from safedelete.deploy.aws.alarms import alarms, expressible
@@ -93,8 +94,10 @@ def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: 
 
 
 def _notes(declared: Sequence[Declared], jobs: Sequence[Deployed], ecs: Ecs) -> list[Finding]:
+    # One address for several jobs says "well" for each of them whenever one of them is.
     pinged = any(
-        sink.strip().startswith("ping:") for sink in ecs.variables.get("SAFEDELETE_METRICS", "").split(",")
+        sink.startswith("ping:") and ("{job}" in sink or len(jobs) == 1)
+        for sink in words(ecs.variables.get("SAFEDELETE_METRICS", ""))
     )
     found: list[Finding] = []
     for origin, job in zip(declared, jobs, strict=True):

@@ -101,14 +101,17 @@ def failed_late(ctx: PurgeContext, run: str, plan: Plan, lease: Lease, error: Ba
     except SafeDeleteError as second:
         _untold(run, second)
     if isinstance(error, SafeDeleteError):
-        error.deleted = None if tally is None else _deleted(ctx, run, sum(tally.values(), Tally()))
+        error.deleted = None if tally is None else _deleted(ctx, run, error, sum(tally.values(), Tally()))
 
 
-def _deleted(ctx: PurgeContext, run: str, total: Tally) -> int | None:
+def _deleted(ctx: PurgeContext, run: str, error: SafeDeleteError, total: Tally) -> int | None:
     """Return how many items went; None while that is not known, or where objects went and their rows did not."""
+    # A stop comes between two slices: the batch is in doubt for what was not tried, and nothing else.
+    between = isinstance(error, IncompleteError)
     try:
         for stored in ctx.ledger.batches(run, {BatchState.IN_DOUBT, BatchState.DEFERRED, BatchState.DONE}):
-            if stored.state is BatchState.IN_DOUBT or any(map(_unsaid, stored.outcomes.values())):
+            doubt = stored.state is BatchState.IN_DOUBT and not between
+            if doubt or any(map(_unsaid, stored.outcomes.values())):
                 return None
     except SafeDeleteError:
         return None

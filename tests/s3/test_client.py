@@ -10,7 +10,7 @@ from safedelete import S3Endpoint
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.client import connect, is_aws
 from safedelete.testing.servers import ADMIN, Moto, SeaweedFS, StubS3
-from safedelete.wiring.connect import _connection
+from safedelete.wiring.connect import connection_to
 
 
 def test_the_endpoint_comes_from_the_environment(stub: StubS3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +61,14 @@ def test_a_declared_endpoint_is_what_a_purge_reaches(stub: StubS3, monkeypatch: 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     stub.put("acme", "a")
     declared = S3Endpoint(url=stub.endpoint, region="xy-1", content_md5=True, owner="123456789012")
-    connection = _connection(declared)
+    connection = connection_to(declared)
     assert (connection.endpoint, connection.region) == (stub.endpoint, "xy-1")
     connection.deleter.delete_objects(Bucket="acme", Delete={"Objects": [{"Key": "a"}]})
     (request,) = stub.requests
     assert "content-md5" in request.headers
     assert not [name for name in request.headers if "checksum" in name]
     assert request.headers["x-amz-expected-bucket-owner"] == "123456789012"
-    assert _connection(None).endpoint == "http://127.0.0.1:1"
+    assert connection_to(None).endpoint == "http://127.0.0.1:1"
 
 
 def test_content_md5_is_taken_by_a_real_store(weed: SeaweedFS, bucket: str) -> None:

@@ -19,6 +19,7 @@ from safedelete import Inventory, S3Prefix
 from safedelete.core.plan import TargetPlan, Unknown
 from safedelete.errors import ConfigError, StoreError
 from safedelete.phases.parts import ObjectPart
+from safedelete.s3.canary import Conditions
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
 from safedelete.testing.servers import SeaweedFS, StubS3
@@ -332,7 +333,9 @@ def run_on(part: ObjectPart, *, proven: bool, as_of: datetime = NOW) -> dict[str
 
 
 def part_on(server: StubS3 | SeaweedFS, bucket: str, url: str, clock: Any) -> ObjectPart:
-    return _prefix_part(S3Prefix(bucket, "p", older_than=WEEK, inventory=url), reach(server), clock)
+    return _prefix_part(
+        S3Prefix(bucket, "p", older_than=WEEK, inventory=url), reach(server), clock, Conditions()
+    )
 
 
 @pytest.mark.parametrize("proven", [False, True])

@@ -123,7 +123,9 @@ def test_on_a_store_with_policies_survivors_are_what_the_outcomes_say(
     moto.create_bucket(bucket)
     names = data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=8))
     planned = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
-    denied = data.draw(st.sets(st.sampled_from(names), max_size=2))
+    # moto takes a dot in a policy for any letter, so that a denial of ".." would be one of "ab".
+    deniable = [name for name in names if "." not in name]
+    denied = data.draw(st.sets(st.sampled_from(deniable), max_size=2)) if deniable else set[str]()
     client = reach(moto).deleter
     refs = {}
     for name in names:

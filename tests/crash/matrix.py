@@ -20,8 +20,9 @@ SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "3"))
 """Boundaries tried beside the ends of each stretch, evenly over the whole run."""
 
 
-SLACK = 8
-"""A run may pass this many boundaries fewer than the recorded one (a server's statistics that come a moment later)."""
+SLACK = 40
+"""A run may pass this many boundaries fewer than the recorded one: a server's statistics come a moment later, and slices
+follow the time that the last ones took."""
 
 
 class Boundary(NamedTuple):

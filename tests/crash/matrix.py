@@ -20,9 +20,8 @@ SPREAD = int(os.environ.get("SAFEDELETE_CRASH_SPREAD", "3"))
 """Boundaries tried beside the ends of each stretch, evenly over the whole run."""
 
 
-SLACK = 40
-"""A run may pass this many boundaries fewer than the recorded one: a server's statistics come a moment later, and slices
-follow the time that the last ones took."""
+SLACK = 8
+"""A run may pass this many boundaries fewer than the recorded one (a server's statistics that come a moment later)."""
 
 
 class Boundary(NamedTuple):

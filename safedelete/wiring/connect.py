@@ -296,23 +296,8 @@ def _prefix_part(
     conditions: Conditions,
     notes: Sequence[str] = (),
 ) -> ObjectPart:
-    modes: dict[str, Mode | None] = {target.bucket: target.mode}
-    conditions.demand(target.bucket, target.require_conditional)
-    store = S3ObjectStore(
-        connection,
-        clock=clock,
-        modes=modes,
-        conditional=conditions.proven,
-        demanded=conditions.demanded,
-        max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
-        min_age=target.older_than,
-        # An ETag cannot tell the same bytes written again, and only the date says that the object is young once more.
-        always_look=True,
-    )
-    prefixes = [(target.bucket, target.prefix)]
-    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
-    adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
-    return ObjectPart(PrefixTarget(target, connection, store, notes=notes), (prober, adviser))
+    store, probers = _listed(target, connection, clock, conditions)
+    return ObjectPart(PrefixTarget(target, connection, store, notes=notes), probers)
 
 
 def _orphan_part(
@@ -322,6 +307,19 @@ def _orphan_part(
     clock: SystemClock,
     conditions: Conditions,
 ) -> ObjectPart:
+    store, probers = _listed(target, connection, clock, conditions)
+    references = SqlReferences(target.columns, database, target.bucket, target.prefix)
+    return ObjectPart(
+        OrphanTarget(target, references, connection, store),
+        (ReferenceProber(references), *probers),
+        references,
+    )
+
+
+def _listed(
+    target: S3Prefix | S3Orphans, connection: Connection, clock: SystemClock, conditions: Conditions
+) -> tuple[S3ObjectStore, tuple[Prober, ...]]:
+    """Return the store and the probers of a target whose objects are found by listing, and are judged by their age."""
     modes: dict[str, Mode | None] = {target.bucket: target.mode}
     conditions.demand(target.bucket, target.require_conditional)
     store = S3ObjectStore(
@@ -332,18 +330,14 @@ def _orphan_part(
         demanded=conditions.demanded,
         max_delete_rate=target.max_delete_rate or DEFAULT_RATE,
         min_age=target.older_than,
-        # Always by a look: a new row may pick up an old object by writing it again, byte for byte and so under its ETag,
-        # which no condition tells from the old one.
+        # No condition tells the same bytes, written again, from the old ones: their ETag is the same. Only the date says
+        # that the object is young once more, that a new row has picked it up perhaps.
         always_look=True,
     )
     prefixes = [(target.bucket, target.prefix)]
-    prober = S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions)
-    adviser = S3Adviser(connection, modes=modes, prefixes=prefixes)
-    references = SqlReferences(target.columns, database, target.bucket, target.prefix)
-    return ObjectPart(
-        OrphanTarget(target, references, connection, store),
-        (ReferenceProber(references), prober, adviser),
-        references,
+    return store, (
+        S3Prober(connection, modes=modes, prefixes=prefixes, conditions=conditions),
+        S3Adviser(connection, modes=modes, prefixes=prefixes),
     )
 
 

@@ -7,11 +7,12 @@ import queue
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Listener:
+class Listener(ABC):
     """Accepts connections on loopback, each served by a thread of its own."""
 
     def __init__(self) -> None:
@@ -20,8 +21,9 @@ class Listener:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
 
+    @abstractmethod
     def serve(self, client: socket.socket) -> None:
-        raise NotImplementedError
+        """Serve one connection."""
 
     def __enter__(self) -> Self:
         self._start(self._accept)

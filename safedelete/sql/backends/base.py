@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -38,7 +39,7 @@ def milliseconds(time: timedelta) -> int:
     return max(1, round(time.total_seconds() * 1000))
 
 
-class Backend:
+class Backend(ABC):
     """One kind of server. Methods that are given a connection are called inside a transaction."""
 
     name: str = ""
@@ -83,35 +84,35 @@ class Backend:
         """Whether a DELETE can say which rows it took."""
         return self.returning and bool(connection.dialect.delete_returning)
 
+    @abstractmethod
     def now(self, connection: Connection) -> datetime:
         """Return the database's own clock, aware UTC. Reads only."""
-        raise NotImplementedError
 
     def changes(self, connection: Connection) -> int | None:
         """Return the number of rows this connection changed so far, triggers and cascades included; None if unsaid."""
         del connection
         return None
 
+    @abstractmethod
     def alive(self, connection: Connection) -> Sequence[Any]:
         """Return what identifies the open transaction; another answer later means that it was lost. Reads only."""
-        raise NotImplementedError
 
     def in_transaction(self, connection: Connection) -> bool:
         """Whether the driver still has the transaction open; a trigger may have ended it. No I/O."""
         return connection.in_transaction()
 
+    @abstractmethod
     def identity(self, connection: Connection) -> str:
         """Return what tells this database from a copy of it. Reads only."""
-        raise NotImplementedError
 
+    @abstractmethod
     def caller(self, connection: Connection) -> str:
         """Return the role that statements run as. Reads only."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cancel(self, driver_connection: Any, engine: Engine) -> None:
         """Cancel the statement that another thread has in flight on this driver connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def failure(self, error: BaseException) -> Failure:
         """Say what a failed delete means."""
-        raise NotImplementedError

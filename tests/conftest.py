@@ -13,6 +13,9 @@ from sqlalchemy import make_url
 
 from safedelete.testing.servers import MariaDB, Moto, Postgres, Redis, SeaweedFS, StubS3
 from tests.backends import GivenDatabase, GivenRedis, GivenS3, started
+from tests.memory_files import keep_files_in_memory
+
+keep_files_in_memory()
 
 HOST_PREFIXES = ("AWS_", "PG", "MYSQL_", "REDIS_", "SAFEDELETE_", "BOTO_")
 HOST_NAMES = (

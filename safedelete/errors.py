@@ -195,7 +195,15 @@ class LedgerUnreachedError(LedgerError):
 
 
 class NoSuchRunError(LedgerError):
-    """The ledger holds no run of that id."""
+    """The ledger holds no run of that id: most often it was mistyped."""
+
+    exit_code = ExitCode.USAGE
+
+
+class AmbiguousRunError(LedgerError):
+    """More than one run's id begins with what was given."""
+
+    exit_code = ExitCode.USAGE
 
 
 class BindingError(LedgerError):

@@ -15,15 +15,20 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     from safedelete.cli.app import app
-    from safedelete.cli.common import exit_for
+    from safedelete.cli.common import chosen, exit_for, print_json
     from safedelete.errors import SafeDeleteError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
+    chosen.answered = False
     try:
         app(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
             traceback.print_exc()
+        if "--json" in given and not chosen.answered:
+            from safedelete.cli.document import error_document
+
+            print_json(error_document(error))
         sys.exit(exit_for(error))
 
 

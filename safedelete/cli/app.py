@@ -16,6 +16,7 @@ from safedelete.cli.common import (
     chosen,
     end,
     every_job,
+    exit_for,
     load,
     needed,
     print_json,
@@ -29,7 +30,7 @@ from safedelete.cli.common import (
 from safedelete.cli.drift import drift
 from safedelete.cli.reconcile import reconcile
 from safedelete.cli.render import render
-from safedelete.errors import ConfigError, RefusedError
+from safedelete.errors import ConfigError, RefusedError, SafeDeleteError
 
 app = typer.Typer(
     name="safedelete",
@@ -41,10 +42,27 @@ app = typer.Typer(
 )
 
 
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version as installed
+
+        typer.echo(installed("safedelete-purge"))
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log every batch.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version.",
+            is_eager=True,
+            callback=lambda wanted: _version(wanted=wanted),
+        ),
+    ] = False,
 ) -> None:
     """Purges, sweeps and backups that cannot fail quietly: plan, guard, preflight, execute, verify."""
     if debug:
@@ -55,9 +73,7 @@ def options(
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as installed
-
-    typer.echo(installed("safedelete-purge"))
+    _version(wanted=True)
 
 
 @app.command()
@@ -114,7 +130,7 @@ def check(
     """
     wiring = work()
     from safedelete.cli import text
-    from safedelete.cli.document import plain, report_document
+    from safedelete.cli.document import error_document, plain, report_document
 
     loaded = load(file)
     picked = loaded.pick(names or [])
@@ -122,13 +138,20 @@ def check(
         platform,
         None if stop_timeout is None else timedelta(seconds=stop_timeout),
     )
-    reports = [wiring.check(job, deployment=deployment) for job in picked]
+    reports, failed = [], []
+    for job in picked:
+        try:
+            reports.append(wiring.check(job, deployment=deployment))
+        except SafeDeleteError as error:
+            # The other jobs' answers are wanted all the same; this one's is told below.
+            failed.append((job.name, error))
     findings = [finding for report in reports for finding in report.lint]
     if as_json:
         print_json(
             {
                 "permissions": [report_document(report) for report in reports],
                 "lint": [plain(finding) for finding in findings],
+                "unchecked": [{"job": name} | error_document(error) for name, error in failed],
             }
         )
     else:
@@ -136,7 +159,13 @@ def check(
             typer.echo(text.proofs(report))
         for finding in findings:
             typer.echo(text.finding(finding))
-        typer.echo(f"{len(picked)} job(s) checked and probed. Nothing was deleted.")
+        typer.echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
+    for place, (name, error) in enumerate(reversed(failed), 1):
+        if len(picked) > 1:
+            typer.echo(f"{name} could not be checked:", err=True)
+        if place == len(failed):
+            raise error
+        exit_for(error)
     broken = [finding.code for finding in findings if finding.severity == "refuse"]
     if broken:
         raise ConfigError(

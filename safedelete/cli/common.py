@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class Chosen:
-    """What was said before the verb."""
+    """What was said before the verb, and whether its answer has been given."""
 
     verbose = False
+    answered = False
 
 
 chosen = Chosen()
@@ -150,6 +151,7 @@ def _cannot_show(error: SafeDeleteError) -> None:
 
 def print_json_of(document: Mapping[str, object], name: str, things: Iterable[object]) -> None:
     """Print one JSON document with one more member, a list of things that are never all in memory at once."""
+    chosen.answered = True
     head = json.dumps(document, indent=2, default=str, ensure_ascii=False)
     sys.stdout.write(f"{head.removesuffix('}').rstrip()},\n  {json.dumps(name)}: [")
     separator = "\n"
@@ -161,6 +163,7 @@ def print_json_of(document: Mapping[str, object], name: str, things: Iterable[ob
 
 def print_json(document: object) -> None:
     """Print one JSON document."""
+    chosen.answered = True
     json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
     sys.stdout.write("\n")
 

@@ -13,6 +13,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.say import sentence
 from safedelete.core.status import Health
+from safedelete.errors import SafeDeleteError
 from safedelete.ports import Notice, RunRecord, StoredBatch
 from safedelete.runner.items import Item, items_of
 from safedelete.runner.report import Report
@@ -105,6 +106,16 @@ def tally_document(tally: Tally, kind: Literal["purge", "job"] = "purge") -> dic
     if kind == "job":
         return {"processed": tally.deleted, "failed": tally.failed}
     return asdict(tally)
+
+
+def error_document(error: SafeDeleteError) -> dict[str, Any]:
+    """Return an error with all it knows: codes of a refusal, a lock's holder, remedies of a preflight."""
+    return {
+        "error": type(error).__name__,
+        "message": str(error),
+        "exit_code": int(error.exit_code),
+        **plain(vars(error)),
+    }
 
 
 def plain(value: Any) -> Any:

@@ -227,6 +227,12 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "Some earlier runs carry numbers or instants that cannot be true, or appear twice, and were left out.",
         "Look at them with `safedelete history`; two ledgers may have been joined.",
     ),
+    "SD309": Kind(
+        "Nothing under the prefix",
+        "warn",
+        "No object at all lies under the prefix, not even one that is too young to go.",
+        "Check the spelling of bucket and prefix, and the account and endpoint that were asked.",
+    ),
 }
 """Code → what it stands for."""
 

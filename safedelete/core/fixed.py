@@ -53,6 +53,10 @@ def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
     yield from _uncounted(target)
     for objection in target.objections:
         yield finding("SD115", f"{target.name}: {objection}.", target=target.name)
+    if target.kind == "objects" and target.total == 0:
+        yield finding(
+            "SD309", f"{target.name}: nothing at all lies there, not even young objects.", target=target.name
+        )
     if limits.min_age is not None and target.period is None:
         # The edit that min_age is there to catch: a retention that got lost altogether.
         yield finding(

@@ -15,7 +15,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun
 from safedelete.core.run import BatchState, RunState
 from safedelete.core.seal import decode
-from safedelete.errors import BindingError, LedgerError, NoSuchRunError
+from safedelete.errors import AmbiguousRunError, BindingError, LedgerError, NoSuchRunError
 from safedelete.ledger import codec, tables
 from safedelete.ledger.failures import missing_table, told
 from safedelete.ledger.notices import SqlNoticeReader
@@ -150,7 +150,7 @@ class SqlLedgerReader(SqlNoticeReader):
             rows = connection.execute(query).all()
         if len(rows) != 1:
             what = "more than one run" if rows else "no run"
-            raise (LedgerError if rows else NoSuchRunError)(
+            raise (AmbiguousRunError if rows else NoSuchRunError)(
                 f"There is {what} whose id begins with {run!r}.", hint="`safedelete history FILE` lists them."
             )
         return _record(rows[0])

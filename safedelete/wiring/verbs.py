@@ -14,7 +14,15 @@ from safedelete.core.decision import Approval, Finding
 from safedelete.core.item import ObjectRef
 from safedelete.core.plan import Plan
 from safedelete.declare import Declared, Job, Purge
-from safedelete.errors import ConfigError, ExitCode, LedgerError, NoSuchRunError, SafeDeleteError, StoreError
+from safedelete.errors import (
+    AmbiguousRunError,
+    ConfigError,
+    ExitCode,
+    LedgerError,
+    NoSuchRunError,
+    SafeDeleteError,
+    StoreError,
+)
 from safedelete.ledger.store import SqlLedger
 from safedelete.phases.manifest import write_manifest
 from safedelete.phases.parts import Progress, RowPart, quiet
@@ -250,7 +258,7 @@ def found(where: Where, run: str) -> Iterator[tuple[Database, SqlLedger, RunReco
             trouble = trouble or error
     whole = [holder for holder in holders if holder == run.upper()]
     if len(holders) > 1:
-        raise LedgerError(
+        raise AmbiguousRunError(
             f"There is more than one run whose id begins with {run!r}.",
             hint="`safedelete history FILE` lists them.",
         )

@@ -74,8 +74,8 @@ def test_a_run_is_found_in_whichever_ledger_it_is(world: World) -> None:
     world.cli("execute", run, "--file", jobs, expect=0)
     first = world.cli("run", jobs, "expired-uploads", "--json", expect=0).run
     assert world.cli("show", first, "--json", "--file", jobs, expect=0).document["state"] == "succeeded"
-    told(world.cli("show", "01", "--file", jobs), ExitCode.LEDGER, "more than one run")
-    told(world.cli("show", "7ZZ", "--file", jobs), ExitCode.LEDGER, "no run", "'7ZZ'")
+    told(world.cli("show", "01", "--file", jobs), ExitCode.USAGE, "more than one run")
+    told(world.cli("show", "7ZZ", "--file", jobs), ExitCode.USAGE, "no run", "'7ZZ'")
 
 
 def test_a_ledger_that_does_not_answer_hides_no_run_of_another(world: World) -> None:

@@ -16,6 +16,17 @@ from tests.worlds import batches_of
 
 ALL = set(range(1, 13))
 
+GONE = """
+from sqlalchemy import Column, DateTime, Integer, MetaData, Table
+
+absent = Table(
+    "nowhere", MetaData(), Column("id", Integer, primary_key=True), Column("expires_at", DateTime(timezone=True))
+)
+gone = Purge(
+    "gone", Rows(absent, past(absent.c.expires_at)), schedule="cron(0 4 * * ? *)", timeout=timedelta(minutes=10)
+)
+"""
+
 
 def told(ended: Ended, code: ExitCode, *words: str, deleted: str = "Nothing was deleted.") -> None:
     """Check an error: its code, its words, whether anything was deleted, what to do next, and no traceback."""
@@ -159,10 +170,10 @@ def test_8_ledger_not_initialised(world: World) -> None:
     assert tables == 0, "only init creates tables"
 
 
-def test_8_no_such_run(world: World) -> None:
+def test_2_no_such_run(world: World) -> None:
     jobs = world.ready()
     for verb in (["show", "01ZZ"], ["execute", "01ZZ"], ["approve", "01ZZ", "--reason", "x"]):
-        told(world.cli(*verb, "--file", jobs), ExitCode.LEDGER, "no run", "'01ZZ'")
+        told(world.cli(*verb, "--file", jobs), ExitCode.USAGE, "no run", "'01ZZ'")
 
 
 def test_9_preflight_denied(world: World, store: StubS3) -> None:
@@ -212,3 +223,33 @@ def test_version_is_the_installed_one(world: World) -> None:
 def test_times_in_messages_are_utc(world: World) -> None:
     jobs = world.ready()
     assert f"{datetime.now(UTC):%Y-%m-%d}" in world.cli("plan", jobs, expect=0).out
+
+
+def test_with_json_an_error_is_one_document_too(world: World) -> None:
+    jobs = world.ready()
+    world.sql(
+        "INSERT INTO safedelete_lease (job, owner, token, expires_ms, taken_at, host, pid) VALUES "
+        "('expired-uploads', 'them', 7, 99999999999999, '2026-01-01T00:00:00+00:00', 'night-host', 4711)"
+    )
+    held = world.cli("run", jobs, "--json").document
+    assert (held["error"], held["exit_code"], held["deleted"]) == ("LockHeldError", 5, 0)
+    assert (held["holder"], held["since"]) == ("night-host:4711", "2026-01-01T00:00:00+00:00")
+    missing = world.cli("show", "01ZZ", "--json", "--file", jobs).document
+    assert (missing["error"], missing["exit_code"]) == ("NoSuchRunError", 2)
+    world.sql("DELETE FROM safedelete_lease")
+    # The refused run itself is the document, not its error.
+    refused = world.cli("run", world.jobs(options="guard=Guard(max_items=2),"), "--json", expect=3)
+    assert refused.document["state"] == "refused"
+
+
+def test_a_job_that_cannot_be_checked_does_not_keep_the_others_from_it(world: World) -> None:
+    jobs = world.ready()
+    whole = jobs.read_text()
+    jobs.write_text(whole + GONE)
+    done = world.cli("check", jobs, "--json")
+    assert done.code == 2
+    assert [report["job"] for report in done.document["permissions"]] == ["expired-uploads"]
+    assert [job["job"] for job in done.document["unchecked"]] == ["gone"]
+    lines = world.cli("check", jobs)
+    assert "1 of 2 job(s) checked and probed. Nothing was deleted." in lines.out
+    assert lines.said.startswith("gone could not be checked:\nsafedelete: ")

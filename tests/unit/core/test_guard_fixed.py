@@ -345,6 +345,16 @@ def test_a_cutoff_younger_than_the_floor_is_refused_and_cannot_be_approved() -> 
     assert not FINDINGS["SD116"].acceptable
 
 
+def test_a_prefix_under_which_nothing_lies_is_told_of_and_one_of_young_objects_alone_is_not() -> None:
+    def under(total: int) -> tuple[str, ...]:
+        made = plan(30)
+        empty = replace(made.targets[0], kind="objects", items=0, eligible=0, total=total, objects=0)
+        return tuple(f.code for f in decide(replace(made, targets=(empty,)), Guard(), ()).findings)
+
+    assert "SD309" in under(0)
+    assert "SD309" not in under(1)
+
+
 def test_two_runs_are_enough_to_show_that_a_share_is_usual_and_unlearned_ones_are_none() -> None:
     usual = [ran(plan(i, 100, ageless=160)) for i in range(2)]
     assert "SD114" not in codes(look(plan(2, 100, ageless=150), usual))

@@ -151,7 +151,7 @@ def check(
             {
                 "permissions": [report_document(report) for report in reports],
                 "lint": [plain(finding) for finding in findings],
-                "unchecked": [{"job": name} | error_document(error) for name, error in failed],
+                "unchecked": [{"job": name} | error_document(trouble) for name, trouble in failed],
             }
         )
     else:
@@ -160,12 +160,12 @@ def check(
         for finding in findings:
             typer.echo(text.finding(finding))
         typer.echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
-    for place, (name, error) in enumerate(reversed(failed), 1):
+    for place, (name, trouble) in enumerate(reversed(failed), 1):
         if len(picked) > 1:
             typer.echo(f"{name} could not be checked:", err=True)
         if place == len(failed):
-            raise error
-        exit_for(error)
+            raise trouble
+        exit_for(trouble)
     broken = [finding.code for finding in findings if finding.severity == "refuse"]
     if broken:
         raise ConfigError(

@@ -112,14 +112,20 @@ def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
     ]
 
 
-def chosen(passed: Sequence[Boundary]) -> list[Boundary]:
-    """Return the boundaries to try: all, or both ends of each stretch that leaves one picture, and some between.
+def chosen(passed: Sequence[Boundary], *, doubting: bool) -> list[Boundary]:
+    """Return the boundaries to try: all, or the end of each stretch that leaves one picture.
 
     A dead process leaves nothing but what the stores hold, so within a stretch of one picture every death is the same
-    death; the ones between are there to doubt that.
+    death.
+
+    Args:
+        passed: All that the run passed.
+        doubting: Whether to doubt that, by trying each stretch's other end and some boundaries between, too.
     """
     if EVERY_BOUNDARY:
         return list(passed)
+    if not doubting:
+        return pictures(passed)
     last = [here.number for here in pictures(passed)]
     wanted = {0, *last, *(number + 1 for number in last[:-1])}
     wanted |= {place * len(passed) // SPREAD for place in range(SPREAD)}

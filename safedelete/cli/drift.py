@@ -43,7 +43,7 @@ def drift(
     from safedelete.deploy.spec import NAME, read
 
     path = config or file.parent / NAME
-    made = on_aws(list(load(file).jobs.values()), read(path, image=image), path, needs_image=True)
+    made = on_aws(list(load(file).jobs.values()), read(path), path, image, needs_image=True)
     found = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
     if as_json:
         print_json({"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]})

@@ -59,7 +59,7 @@ def render(
 
     path = config or file.parent / NAME
     declared = list(load(file).jobs.values())
-    files = _rendered(kind, declared, read(path, image=image), path)
+    files = _rendered(kind, declared, read(path), path, image)
     if not check:
         written = write(files, out, force=force)
         for changed in written:
@@ -70,14 +70,23 @@ def render(
     for difference in differences:
         typer.echo(f"{difference.path}: {difference.what}")
     if differences:
+        others = [str(one.path) for one in differences if one.foreign]
+        forced = " --force" if others else ""
+        theirs = (
+            f" Not written by render, and overwritten by --force alone: {', '.join(others)}."
+            if others
+            else ""
+        )
         raise DriftError(
             f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
-            hint=f"safedelete render {kind} {file} --out {out}, then look at the difference and commit it.",
+            hint=f"safedelete render {kind} {file} --out {out}{forced}, then look at the difference and commit it.{theirs}",
         )
     typer.echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
 
 
-def _rendered(kind: Kind, declared: Sequence[Declared], spec: Spec, path: Path) -> Mapping[str, str]:
+def _rendered(
+    kind: Kind, declared: Sequence[Declared], spec: Spec, path: Path, image: str | None
+) -> Mapping[str, str]:
     from safedelete.deploy.jobs import deployed
 
     match kind:
@@ -98,7 +107,7 @@ def _rendered(kind: Kind, declared: Sequence[Declared], spec: Spec, path: Path) 
         case Kind.CLOUDFORMATION | Kind.TASKDEF | Kind.IAM:
             from safedelete.deploy.aws import template
 
-            made = on_aws(declared, spec, path, needs_image=kind is Kind.TASKDEF)
+            made = on_aws(declared, spec, path, image, needs_image=kind is Kind.TASKDEF)
             for note in made.notes:
                 typer.echo(f"[{note.code}] {note.message} {note.hint}", err=True)
             how = {
@@ -109,19 +118,33 @@ def _rendered(kind: Kind, declared: Sequence[Declared], spec: Spec, path: Path) 
             return how[kind](made)
 
 
-def on_aws(declared: Sequence[Declared], spec: Spec, path: Path, *, needs_image: bool) -> Deployment:
+def on_aws(
+    declared: Sequence[Declared], spec: Spec, path: Path, image: str | None, *, needs_image: bool
+) -> Deployment:
     """Return what is deployed on AWS.
 
+    Args:
+        declared: The job file's jobs.
+        spec: The settings.
+        path: Where they were read from.
+        image: Stands for ``ecs.image``: what was built last is not in the repository.
+        needs_image: Whether a parameter of the template will not do.
+
     Raises:
-        ConfigError: The settings have no ``[ecs]``, or no image where one is needed.
+        ConfigError: The settings have no ``[ecs]``, or no image where one is needed; or the image names no version, or
+            is in a repository that the execution role may not pull from.
     """
     from safedelete.deploy.aws.resources import deployment
+    from safedelete.deploy.ecs_spec import check_image
 
     if spec.ecs is None:
         raise _missing(path, "ecs")
-    if needs_image and spec.ecs.image is None:
+    if image is not None:
+        check_image(image, spec.ecs)
+    chosen = image or spec.ecs.image
+    if needs_image and chosen is None:
         raise ConfigError(f"{path}: ecs.image is missing.", hint="Set it, or say which image with --image.")
-    return deployment(declared, spec.ecs, spec.environment, spec.ecs.image or {"Ref": "Image"})
+    return deployment(declared, spec.ecs, spec.environment, chosen or {"Ref": "Image"})
 
 
 def _missing(path: Path, table: str) -> ConfigError:

@@ -79,6 +79,12 @@ RULES: Final[Mapping[str, Kind]] = {
         "Two jobs under one lock keep each other from running.",
         "Give each its own name or lock.",
     ),
+    "SD410": Kind(
+        "Nobody is told",
+        "warn",
+        "The alarms go to a topic without a subscriber.",
+        "Set ecs.emails or ecs.webhooks, or name the topic that your on-call listens to.",
+    ),
 }
 
 
@@ -272,7 +278,7 @@ def missed_run_not_expressible(job: JobFacts, gaps: Gaps) -> Iterator[Finding]:
             severity="warn",
             target=job.name,
             message=(
-                f"{job.name}: a missing run shows after {needed} (longest gap {gaps.longest}, timeout, grace); a "
+                f"{job.name}: a missing run shows after {needed} (longest gap {gaps.longest}, late start, timeout, grace); a "
                 f"CloudWatch alarm looks back {CLOUDWATCH_REACH.days} days at most."
             ),
             numbers={"needed_s": needed.total_seconds(), "reach_s": CLOUDWATCH_REACH.total_seconds()},
@@ -333,6 +339,16 @@ def name_is_anothers_too(job: JobFacts) -> Iterator[Finding]:
             ),
             hint="Give each its own name or lock.",
         )
+
+
+def nobody_is_told(topic: str) -> Finding:
+    """SD410: an alarm goes to a topic that nobody is subscribed to."""
+    return Finding(
+        code="SD410",
+        severity="warn",
+        message=f"The topic {topic} is made without a subscriber: its alarms reach nobody.",
+        hint="Set ecs.emails or ecs.webhooks, or name the topic that your on-call listens to (ecs.topic).",
+    )
 
 
 def shared_lock_names(jobs: Iterable[JobFacts]) -> Iterator[Finding]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from safedelete.core.event import words
 from safedelete.deploy.part import Part
+from safedelete.errors import ConfigError
 
 CPU_MEMORY: Final = {
     256: (512, 1024, 2048),
@@ -29,13 +38,20 @@ RESERVED: Final = frozenset({"SAFEDELETE_ENVIRONMENT", "SAFEDELETE_REVISION"})
 """Variables that the rendering sets."""
 
 
+IMAGE: Final = r"^(?![^@]*:latest$)[^\s@]+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$"
+"""An image that names its version; as CloudFormation takes it, too."""
+
+_ECR: Final = re.compile(
+    r"([0-9]{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|on\.aws)[^/]*/([^:@]+)[:@].*"
+)
+_PASSWORD: Final = re.compile(r"://[^/\s@]*:[^/\s]+@|[?&]password=[^&\s]", re.IGNORECASE)
+
+
 def _image(image: str) -> str:
-    name = image.rpartition("/")[2]
-    _, colon, tag = name.partition(":")
-    if "@" not in name and (not colon or tag in ("", "latest")):
+    if not re.match(IMAGE, image):
         raise ValueError(
             "names no version, so that a pinned task definition would run whatever was pushed last; "
-            "give a tag other than latest, or a digest"
+            "give a tag other than latest, or a digest (@sha256: and 64 hex digits)"
         )
     return image
 
@@ -68,6 +84,11 @@ SecretArn = Annotated[
         + r"(secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9_/+=.@:-]+|ssm:[a-z0-9-]+:[0-9]{12}:parameter/[A-Za-z0-9_./-]+)$"
     ),
 ]
+Repository = Annotated[
+    str, StringConstraints(pattern=Arn + r"ecr:[a-z0-9-]+:[0-9]{12}:repository/[a-z0-9][a-z0-9._/-]*$")
+]
+KeyArn = Annotated[str, StringConstraints(pattern=Arn + r"kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$")]
+Webhook = Annotated[str, StringConstraints(pattern=r"^https://[^\s/]+[^\s]*$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 JobName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
 
@@ -80,6 +101,7 @@ class Ecs(Part):
         region: Where everything is.
         cluster: Name of the ECS cluster.
         image: The image, with a tag other than ``latest`` or a digest; left out, it is said at deploy time.
+        repository: ECR repository that the image may be pulled from; the image's unless said.
         command: The program and its first arguments within the image; ``run FILE NAME`` is added.
         job_file: Where the job file lies within the image.
         cpu: CPU units.
@@ -98,11 +120,13 @@ class Ecs(Part):
         log_group: Name of the log group; ``/safedelete`` with the prefix unless said.
         log_retention: Days.
         topic: SNS topic that is told; made unless said.
-        emails: Who is subscribed to the topic that is made.
+        emails: Who is subscribed to the topic that is made; each confirms by mail.
+        webhooks: Addresses of an on-call service that are subscribed to it, which confirm by themselves.
         variables: Added to the environment of every task.
         secrets: Variables whose values ECS takes from Secrets Manager or Parameter Store, by ARN.
         approver_secrets: As ``secrets``, for a task of its own that approves refused plans: the URL of a database role
             that may, which a job's role may not.
+        kms_keys: Customer-managed keys that the secrets are encrypted with.
         prefix: What every name begins with.
     """
 
@@ -110,6 +134,7 @@ class Ecs(Part):
     region: Region
     cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,255}$")]
     image: Image | None = None
+    repository: Repository | None = None
     command: Annotated[
         list[Annotated[str, StringConstraints(min_length=1)]],
         Field(min_length=1, default_factory=lambda: ["safedelete"]),
@@ -140,9 +165,11 @@ class Ecs(Part):
     emails: list[Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]] = Field(
         default_factory=list
     )
+    webhooks: list[Webhook] = Field(default_factory=list)
     variables: dict[Variable, str] = Field(default_factory=dict)
     secrets: dict[Variable, SecretArn] = Field(default_factory=dict)
     approver_secrets: dict[Variable, SecretArn] = Field(default_factory=dict)
+    kms_keys: list[KeyArn] = Field(default_factory=list)
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
 
     @model_validator(mode="after")
@@ -153,10 +180,18 @@ class Ecs(Part):
                 f"memory {self.memory} does not go with cpu {self.cpu}; Fargate has {allowed[0]} to {allowed[-1]} for it, "
                 f"in steps of {allowed[1] - allowed[0]}"
             )
-        own = sorted(RESERVED & (self.variables.keys() | self.secrets.keys()))
+        given = self.variables.keys() | self.secrets.keys() | self.approver_secrets.keys()
+        own = sorted(RESERVED & given)
         if own:
             raise ValueError(
-                f"{', '.join(own)} is set by the rendering; leave it out of variables and secrets"
+                f"{', '.join(own)} is set by the rendering; leave it out of variables and of both kinds of secrets"
+            )
+        # Whoever may describe a task definition reads its variables. The value is not repeated.
+        open_ = sorted(name for name, value in self.variables.items() if _PASSWORD.search(value))
+        if open_:
+            raise ValueError(
+                f"variables: {', '.join(open_)} holds a password, which everybody could read who may look at a task; "
+                "store it in Secrets Manager, and name it in secrets"
             )
         twice = sorted(self.variables.keys() & self.secrets.keys())
         if twice:
@@ -166,9 +201,13 @@ class Ecs(Part):
             raise ValueError(
                 "SAFEDELETE_METRICS names neither emf nor cloudwatch, so that no alarm would ever hear of a failed run"
             )
-        if self.emails and self.topic is not None:
+        if (self.emails or self.webhooks) and self.topic is not None:
             raise ValueError(
-                "emails are for the topic that is made; subscribe them to the topic that is named"
+                "emails and webhooks are for the topic that is made; subscribe them to the topic that is named"
+            )
+        if self.topic is not None and self.topic.split(":")[3] != self.region:
+            raise ValueError(
+                f"topic {self.topic} is in another region than {self.region}; no alarm reaches it"
             )
         if self.policies and self.task_role is not None:
             raise ValueError(
@@ -184,7 +223,46 @@ class Ecs(Part):
                 return partition
         return "aws"
 
+    @property
+    def pulled(self) -> str | None:
+        """ARN of the ECR repository that tasks may pull from; None where the image is another registry's.
+
+        Where neither the repository nor the image is in the settings, any repository of the account and region.
+        """
+        if self.repository is not None:
+            return self.repository
+        return self.arn("ecr", "repository/*") if self.image is None else self.repository_of(self.image)
+
+    def repository_of(self, image: str) -> str | None:
+        """Return the ARN of the ECR repository that an image is in; None where it is another registry's."""
+        found = _ECR.fullmatch(image)
+        return found and f"arn:{self.partition}:ecr:{found[2]}:{found[1]}:repository/{found[3]}"
+
     def arn(self, service: str, resource: str, *, region: bool = True) -> str:
         """Return the ARN of something in this account."""
         where = self.region if region else ""
         return f"arn:{self.partition}:{service}:{where}:{self.account}:{resource}"
+
+
+def check_image(image: str, ecs: Ecs) -> None:
+    """Raise unless an image names its version, and the execution role that is made may pull it.
+
+    Raises:
+        ConfigError: It may not, or is no image.
+    """
+    try:
+        TypeAdapter(Image).validate_python(image)
+    except ValidationError as error:
+        [one] = error.errors()
+        raise ConfigError(f"The image {image!r}: {one['msg']}.") from error
+    allowed, needed = ecs.pulled, ecs.repository_of(image)
+    if ecs.execution_role is not None or needed is None or _within(needed, allowed or ""):
+        return
+    raise ConfigError(
+        f"The image {image} is in {needed}; the execution role may pull from {allowed or 'no repository of ECR'}.",
+        hint="Set ecs.repository to the repository that images come from.",
+    )
+
+
+def _within(needed: str, allowed: str) -> bool:
+    return needed == allowed or (allowed.endswith("/*") and needed.startswith(allowed.removesuffix("*")))

@@ -11,14 +11,24 @@ from typing import Final, NamedTuple
 from safedelete.errors import ConfigError
 
 MARK: Final = "Rendered by safedelete"
-"""In every file that is rendered: one without it is somebody else's, and is not overwritten."""
+"""At the head of every file that is rendered: one without it is somebody else's, and is not overwritten."""
+
+HEAD: Final = 5
+"""Lines that the mark stands in; further down it may be somebody's remark."""
 
 
 class Difference(NamedTuple):
-    """A file that is not as it would be rendered."""
+    """A file that is not as it would be rendered.
+
+    Attributes:
+        path: Which.
+        what: What is different.
+        foreign: Whether it was not rendered, so that it is overwritten by force alone.
+    """
 
     path: Path
     what: str
+    foreign: bool = False
 
 
 def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:
@@ -38,7 +48,7 @@ def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> lis
         ConfigError: One is somebody else's, or cannot be written. Nothing was written in the first case.
     """
     changed = {folder / name: text for name, text in files.items() if _read(folder / name) != text}
-    foreign = [path for path in changed if MARK not in (_read(path) or MARK)]
+    foreign = [path for path in changed if _foreign(_read(path))]
     if foreign and not force:
         raise ConfigError(
             f"{', '.join(map(str, foreign))}: not written by `safedelete render`; nothing was written.",
@@ -73,13 +83,18 @@ def compare(files: Mapping[str, str], folder: Path) -> list[Difference]:
             lines = difflib.unified_diff(
                 there.splitlines(), text.splitlines(), "as it is", "as rendered", lineterm="", n=1
             )
-            found.append(Difference(path, "\n".join(lines)))
+            found.append(Difference(path, "\n".join(lines), _foreign(there)))
     suffixes = {_ending(Path(name)) for name in files}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         mine = path.is_file() and _ending(path) in suffixes and path.name not in files
-        if mine and MARK in (_read(path) or ""):
+        if mine and not _foreign(_read(path)):
             found.append(Difference(path, "was rendered for a job that is no longer declared"))
     return found
+
+
+def _foreign(text: str | None) -> bool:
+    """Whether a file that is there is not ours; an empty one is not."""
+    return text is not None and not any(MARK in line for line in text.splitlines()[:HEAD])
 
 
 def _ending(path: Path) -> str:

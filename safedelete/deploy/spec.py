@@ -86,12 +86,11 @@ class Spec(Part):
     grants: Grants = Grants()
 
 
-def read(path: Path, *, image: str | None = None) -> Spec:
+def read(path: Path) -> Spec:
     """Read and check ``safedelete.toml``.
 
     Args:
         path: Where it is.
-        image: Stands for ``ecs.image``; what was built last is not in the repository.
 
     Raises:
         ConfigError: It is missing, is not TOML, or has an unknown key or a value out of range; says which.
@@ -108,8 +107,6 @@ def read(path: Path, *, image: str | None = None) -> Spec:
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}.") from error
-    if image is not None and isinstance(found.get("ecs"), dict):
-        found["ecs"]["image"] = image
     try:
         return Spec.model_validate(found)
     except ValidationError as error:

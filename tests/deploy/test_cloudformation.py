@@ -14,8 +14,10 @@ import yaml
 from safedelete.declare import Inventory, S3Orphans, S3Prefix
 from safedelete.deploy.aws.names import Names, logical
 from safedelete.deploy.aws.policies import bucket_statements, task_statements
+from safedelete.deploy.aws.resources import deployment
 from safedelete.deploy.aws.task import revision_of
 from safedelete.deploy.aws.template import TEMPLATE, template
+from safedelete.deploy.ecs_spec import check_image
 from safedelete.deploy.files import MARK
 from safedelete.errors import ConfigError
 from tests.deploy.aws import ACCOUNT, IMAGE, JOBS, REGION, TOML, ecs, made, purge
@@ -142,54 +144,6 @@ def test_the_same_input_renders_the_same_bytes_and_check_holds_them(project: Pat
         "SAFEDELETE_REVISION"
         in render("cloudformation", "--out", str(project / "cloudformation"), "--check", expect=10).out
     )
-
-
-# --- alarms
-
-
-def test_a_missing_run_shows_after_the_longest_gap_and_all_that_a_run_may_take() -> None:
-    alarms = made(purge(schedule="15 3 * * *", tz="Europe/Berlin")).alarms
-    missed = alarms["nightly", "missed"]
-    # 25 hours in autumn, 20 minutes and 20 seconds.
-    assert (missed["Period"], missed["EvaluationPeriods"]) == (3600, 26)
-    assert missed["TreatMissingData"] == "breaching"
-    assert missed["WarmUpConfiguration"]["WarmUpPeriodDurationInMinutes"] == 25 * 60 + 21
-    assert alarms["nightly", "failed"]["TreatMissingData"] == "notBreaching"
-
-
-def test_no_alarm_looks_back_further_than_aws_lets_it() -> None:
-    for schedule in ("rate(6 days)", "15 3 * * MON", "rate(1 minute)", "rate(167 hours)", "0 3 */5 * *"):
-        timeout = timedelta(seconds=30)
-        missed = made(purge(schedule=schedule, timeout=timeout)).alarms["nightly", "missed"]
-        assert missed["Period"] * missed["EvaluationPeriods"] <= 604_800
-
-
-def test_a_weekly_job_is_missed_by_the_calendar_week() -> None:
-    missed = made(purge(schedule="15 3 * * MON", tz="Europe/Berlin")).alarms["nightly", "missed"]
-    assert (missed["Period"], missed["EvaluationPeriods"]) == (604_800, 1)
-    assert missed["EvaluationWindow"] == {"WallClockWindow": {"Timezone": "Europe/Berlin"}}
-
-
-def test_a_monthly_job_is_said_to_need_a_ping_unless_it_has_one(project: Path, render: Rendering) -> None:
-    assert "[SD405] invoices" in render("cloudformation").said
-    assert not [
-        a for a in of(project, "AWS::CloudWatch::Alarm") if a["AlarmName"].endswith("invoices-missed")
-    ]
-    path = project / "safedelete.toml"
-    path.write_text(
-        TOML + 'variables = { SAFEDELETE_METRICS = "log,emf,ping:https://hc.example.com/{job}" }\n'
-    )
-    assert "SD405" not in render("cloudformation").said
-
-
-def test_a_task_that_never_started_is_told_of(project: Path, render: Rendering) -> None:
-    render("cloudformation")
-    [rule] = of(project, "AWS::Events::Rule")
-    detail = rule["EventPattern"]["detail"]
-    assert {"stopCode": ["TaskFailedToStart"]} in detail["$or"]
-    # Done and skipped are well.
-    assert {"containers": {"exitCode": [{"anything-but": [0, 5]}]}} in detail["$or"]
-    assert len(json.dumps(rule["EventPattern"])) < 2048
 
 
 # --- permissions
@@ -332,6 +286,16 @@ def test_a_template_beyond_what_cloudformation_takes_is_refused() -> None:
         ("retries = 185", "ecs.retries is 185"),
         ('prefix = "Has Space"', "ecs.prefix is 'Has Space'"),
         ('variables = { SAFEDELETE_ENVIRONMENT = "x" }', "SAFEDELETE_ENVIRONMENT is set by the rendering"),
+        (
+            f'approver_secrets = {{ SAFEDELETE_REVISION = "arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/x" }}',
+            "SAFEDELETE_REVISION is set by the rendering",
+        ),
+        (f'topic = "arn:aws:sns:us-east-1:{ACCOUNT}:oncall"', "is in another region than eu-central-1"),
+        (
+            f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"\nwebhooks = ["https://oncall.example.com/x"]',
+            "emails and webhooks are for the topic that is made",
+        ),
+        ('webhooks = ["http://oncall.example.com/x"]', "ecs.webhooks.0"),
         ('variables = { SAFEDELETE_METRICS = "log,ping:https://x" }', "names neither emf nor cloudwatch"),
         ('policies = { nobody = ["arn:aws:iam::aws:policy/ReadOnlyAccess"] }', "ecs.policies names nobody"),
         ("flexible = 5", "ecs.flexible is not a known key."),
@@ -346,6 +310,29 @@ def test_a_value_out_of_the_platforms_range_is_told_with_file_and_key(
     assert not (project / "deploy").exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hunter2@h/d",
+        "redis://:hunter2@h",
+        "mysql://u:hunter2%40@h/d",
+        "postgresql://h/d?password=hunter2",
+    ],
+)
+def test_a_password_is_no_plain_variable_and_is_not_repeated(
+    project: Path, render: Rendering, url: str
+) -> None:
+    (project / "safedelete.toml").write_text(f'{TOML}variables = {{ REPORTS_URL = "{url}" }}\n')
+    said = render("cloudformation", expect=2).said
+    assert "variables: REPORTS_URL holds a password" in said
+    assert "hunter2" not in said
+
+
+def test_an_address_without_a_password_is_a_plain_variable() -> None:
+    plain = {"A": "https://hc.example.com/x?a=b", "B": "postgresql://reader@h/d", "C": "10:30 mail me @ home"}
+    assert ecs(variables=plain).variables == plain
+
+
 def test_a_secret_that_was_written_down_is_not_repeated(project: Path, render: Rendering) -> None:
     path = project / "safedelete.toml"
     path.write_text(re.sub("secrets = .*", 'secrets = { DATABASE_URL = "postgresql://u:hunter2@h/d" }', TOML))
@@ -354,9 +341,55 @@ def test_a_secret_that_was_written_down_is_not_repeated(project: Path, render: R
     assert "hunter2" not in said
 
 
-@pytest.mark.parametrize("image", ["app:latest", "app", "registry:5000/app"])
-def test_an_image_without_a_version_is_refused(project: Path, render: Rendering, image: str) -> None:
-    assert "names no version" in render("cloudformation", "--image", image, expect=2).said
+NO_VERSION = [
+    "app:latest",
+    "app",
+    "registry:5000/app",
+    "registry:5000/app:latest",
+    "app@sha256:abc",
+    "app@",
+    "app:",
+]
+
+
+def test_an_image_without_a_version_is_refused_here_and_by_the_template() -> None:
+    settings = ecs(image=None)
+    template_of = template(deployment([purge()], settings, "production", {"Ref": "Image"}))
+    parameter = yaml.safe_load(template_of[TEMPLATE])["Parameters"]["Image"]
+    for image in NO_VERSION:
+        with pytest.raises(ConfigError, match="names no version"):
+            check_image(image, settings)
+        assert not re.fullmatch(parameter["AllowedPattern"], image)
+    for image in (IMAGE, "registry:5000/app:7", f"app@sha256:{'0' * 64}", f"app:latest@sha256:{'0' * 64}"):
+        check_image(image, settings)
+        assert re.fullmatch(parameter["AllowedPattern"], image)
+
+
+def test_the_execution_role_pulls_from_the_images_repository_alone() -> None:
+    def pulled(**settings: Any) -> Any:
+        role = made(purge(), **settings).roles["execution",]
+        statements = role["Policies"][0]["PolicyDocument"]["Statement"]
+        return [one["Resource"] for one in statements if "ecr:BatchGetImage" in one["Action"]]
+
+    own = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
+    assert pulled() == [f"{own}/app"]
+    assert pulled(image=f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/app@sha256:{'0' * 64}") == [
+        f"{own}/team/app"
+    ]
+    assert pulled(image="ghcr.io/acme/app:7") == []
+    assert pulled(image=None) == [f"{own}/*"]
+    assert pulled(image=None, repository=f"{own}/app") == [f"{own}/app"]
+    for settings in ({}, {"image": "ghcr.io/acme/app:7"}):
+        with pytest.raises(ConfigError, match=r"Set ecs.repository|may pull from"):
+            check_image(IMAGE.replace("/app:", "/other:"), ecs(**settings))
+    check_image(IMAGE.replace("/app:", "/other:"), ecs(image=None))
+
+
+def test_a_customer_managed_key_may_be_used_by_the_role_that_reads_the_secrets() -> None:
+    key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    roles = made(purge(), kms_keys=[key]).roles
+    assert [what for what, role in roles.items() if "kms:Decrypt" in json.dumps(role)] == [("execution",)]
+    assert "kms:Decrypt" not in json.dumps(made().roles["execution",])
 
 
 def test_a_bare_task_definition_needs_its_image(project: Path, render: Rendering) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from safedelete.core.event import ENDED, JOB_LABEL, NAMESPACE, Ending
+from safedelete.core.schedule import HORIZON, Schedule
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.jobs import Deployed
@@ -21,7 +24,11 @@ WEEK: Final = 604_800
 WARM_UP: Final = timedelta(minutes=2880)
 """The longest that a new alarm can be told to wait for its first data."""
 
-_DST: Final = timedelta(hours=1)
+START: Final = timedelta(minutes=10)
+"""From a schedule's instant to the first line of code: Scheduler is a minute late, and Fargate pulls the image."""
+
+_MONDAY: Final = date(2026, 1, 5)
+"""From where calendar weeks are looked at: fixed, so that what is rendered does not change by itself."""
 
 
 def alarms(jobs: Sequence[Deployed], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -29,21 +36,50 @@ def alarms(jobs: Sequence[Deployed], ecs: Ecs) -> dict[tuple[str, ...], dict[str
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for job in jobs:
         found[job.name, "failed"] = _failed(job, ecs)
-        if expressible(job):
+        if expressible(job, ecs):
             found[job.name, "missed"] = _missed(job, ecs)
     found["not-started",] = _not_started(ecs)
     found["scheduler-errors",] = _scheduler_errors(ecs)
     return found
 
 
-def expressible(job: Deployed) -> bool:
+def late(ecs: Ecs) -> timedelta:
+    """Return how long after its instant a run may begin: as long as Scheduler asks again, and the start itself."""
+    return timedelta(seconds=ecs.retry_age) + START
+
+
+def overdue(job: Deployed, ecs: Ecs) -> timedelta:
+    """Return how long after a success the next one is missing: the longest gap, and all that a run may take."""
+    return job.missed_after + late(ecs)
+
+
+def expressible(job: Deployed, ecs: Ecs) -> bool:
     """Whether an alarm can know that a run is missing: it looks back a week, or at whole calendar weeks."""
-    return periods(job) * HOUR <= WEEK or job.longest <= timedelta(days=7) + _DST
+    return _hours(job, ecs) * HOUR <= WEEK or _every_week(job.schedule, late(ecs) + job.timeout + job.grace)
 
 
-def periods(job: Deployed) -> int:
-    """Return the hours after which a success is missing."""
-    return -(-job.missed_after // timedelta(hours=1))
+def _hours(job: Deployed, ecs: Ecs) -> int:
+    return -(-overdue(job, ecs) // timedelta(hours=1))
+
+
+def _every_week(schedule: Schedule, room: timedelta) -> bool:
+    """Whether each calendar week of the schedule's zone has a run that also ends in it, at the latest.
+
+    AWS does not say whether its weeks begin on Monday or on Sunday, so both must hold. A ``rate`` begins whenever it is
+    deployed, so no week is certain to have one that does not end in the next.
+    """
+    if schedule.period is not None:
+        return False
+    zone = ZoneInfo(schedule.zone)
+    for first in (_MONDAY, _MONDAY - timedelta(days=1)):
+        weeks = (
+            datetime.combine(first + timedelta(days=7 * n), time(), zone).astimezone(UTC)
+            for n in range(HORIZON.days // 7 + 2)
+        )
+        for start, end in pairwise(weeks):
+            if not any(run + room < end for run in schedule.occurrences(start, end)):
+                return False
+    return True
 
 
 def _failed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
@@ -96,8 +132,10 @@ def _missed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
         "ComparisonOperator": "LessThanThreshold",
         "TreatMissingData": "breaching",
         "DatapointsToAlarm": 1,
+        # Here OK is news: a run has succeeded again.
+        "OKActions": [Names(ecs).topic],
     }
-    hours = periods(job)
+    hours = _hours(job, ecs)
     if hours * HOUR > WEEK:
         # A window that slides would alarm in the hours between the week's end and the end of a run.
         return alarm | {
@@ -107,15 +145,15 @@ def _missed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
             "EvaluationWindow": {"WallClockWindow": {"Timezone": job.schedule.zone}},
         }
     alarm |= {
-        "AlarmDescription": f"{job.name}: no run has succeeded for {hours} h: the longest gap of its schedule, its timeout "
-        "and its grace.",
+        "AlarmDescription": f"{job.name}: no run has succeeded for {hours} h: the longest gap of its schedule, a late start, "
+        "its timeout and its grace.",
         "Period": HOUR,
         "EvaluationPeriods": hours,
         "DatapointsToAlarm": hours,
     }
-    if job.missed_after <= WARM_UP:
-        # Until the first run is due there is nothing to miss.
-        minutes = -(-job.missed_after // timedelta(minutes=1))
+    if overdue(job, ecs) <= WARM_UP:
+        # Until the first run is due there is nothing to miss. A changed alarm waits anew, as a new one does.
+        minutes = -(-overdue(job, ecs) // timedelta(minutes=1))
         alarm["WarmUpConfiguration"] = {
             "WarmUpPeriodDurationInMinutes": minutes,
             "OnlyStartEvaluatingAfterWarmUpPeriodEnds": False,
@@ -124,27 +162,26 @@ def _missed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
 
 
 def _not_started(ecs: Ecs) -> dict[str, Any]:
+    # The queue's depth would stay until somebody empties it, and hide what fails meanwhile.
     return {
-        **_alarm(ecs, "not-started"),
-        "AlarmDescription": "Scheduler gave up starting a task; the message in the queue says which and why.",
-        "Namespace": "AWS/SQS",
-        "MetricName": "ApproximateNumberOfMessagesVisible",
-        "Dimensions": [{"Name": "QueueName", "Value": Names(ecs).dead_letters}],
-        "Statistic": "Maximum",
-        "Period": 300,
-        "EvaluationPeriods": 1,
-        "Threshold": 0,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "TreatMissingData": "notBreaching",
+        **_scheduler(ecs, "not-started", "InvocationDroppedCount"),
+        "AlarmDescription": f"Scheduler gave up starting a task; the message in the queue {Names(ecs).dead_letters} says "
+        "which and why.",
     }
 
 
 def _scheduler_errors(ecs: Ecs) -> dict[str, Any]:
     return {
-        **_alarm(ecs, "scheduler-errors"),
+        **_scheduler(ecs, "scheduler-errors", "TargetErrorCount"),
         "AlarmDescription": "Scheduler could not start a task at the first attempt: a role, a subnet or a quota.",
+    }
+
+
+def _scheduler(ecs: Ecs, name: str, metric: str) -> dict[str, Any]:
+    return {
+        **_alarm(ecs, name),
         "Namespace": "AWS/Scheduler",
-        "MetricName": "TargetErrorCount",
+        "MetricName": metric,
         "Dimensions": [{"Name": "ScheduleGroup", "Value": Names(ecs).group}],
         "Statistic": "Sum",
         "Period": 300,
@@ -156,10 +193,10 @@ def _scheduler_errors(ecs: Ecs) -> dict[str, Any]:
 
 
 def _alarm(ecs: Ecs, *parts: str) -> dict[str, Any]:
+    # No OKActions: what counts failures is OK again as soon as nothing runs, which is no recovery.
     names = Names(ecs)
     return {
         "AlarmName": names.alarm(*parts),
         "ActionsEnabled": True,
         "AlarmActions": [names.topic],
-        "OKActions": [names.topic],
     }

@@ -144,13 +144,14 @@ def _execution(ecs: Ecs) -> list[dict[str, Any]]:
     logs = ecs.arn("logs", f"log-group:{names.log_group}:log-stream:*")
     found: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": logs},
-        {"Effect": "Allow", "Action": ["ecr:GetAuthorizationToken"], "Resource": "*"},
-        {
-            "Effect": "Allow",
-            "Action": ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-            "Resource": f"arn:{ecs.partition}:ecr:*:*:repository/*",
-        },
     ]
+    if ecs.pulled is not None:
+        pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        found += [
+            # A token is for no repository in particular.
+            {"Effect": "Allow", "Action": ["ecr:GetAuthorizationToken"], "Resource": "*"},
+            {"Effect": "Allow", "Action": pull, "Resource": ecs.pulled},
+        ]
     named = {*ecs.secrets.values(), *ecs.approver_secrets.values()}
     secrets = sorted({_secret(arn) for arn in named if ":secretsmanager:" in arn})
     parameters = sorted(arn for arn in named if ":ssm:" in arn)
@@ -158,6 +159,8 @@ def _execution(ecs: Ecs) -> list[dict[str, Any]]:
         found.append({"Effect": "Allow", "Action": ["secretsmanager:GetSecretValue"], "Resource": secrets})
     if parameters:
         found.append({"Effect": "Allow", "Action": ["ssm:GetParameters"], "Resource": parameters})
+    if ecs.kms_keys:
+        found.append({"Effect": "Allow", "Action": ["kms:Decrypt"], "Resource": sorted(ecs.kms_keys)})
     return found
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from safedelete.core.decision import Finding
 from safedelete.core.event import words
-from safedelete.core.lint import JobFacts, missed_run_not_expressible
+from safedelete.core.lint import JobFacts, missed_run_not_expressible, nobody_is_told
 from safedelete.declare import Declared
-from safedelete.deploy.aws.alarms import alarms, expressible
+from safedelete.deploy.aws.alarms import alarms, expressible, late
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.aws.policies import roles
 from safedelete.deploy.aws.schedule import schedule
@@ -29,6 +29,7 @@ class Deployment:
 
     Attributes:
         ecs: The settings.
+        image: The image's name, or what stands for it in a template.
         jobs: As a deployment sees them, in the order of the job file.
         tasks: Task definitions by job.
         approver: The task in which a person approves, where there is to be one.
@@ -38,12 +39,24 @@ class Deployment:
     """
 
     ecs: Ecs
+    image: Any
     jobs: Sequence[Deployed]
     tasks: Mapping[str, dict[str, Any]]
     approver: dict[str, Any] | None
     roles: Mapping[tuple[str, ...], dict[str, Any]]
     alarms: Mapping[tuple[str, ...], dict[str, Any]]
     notes: tuple[Finding, ...]
+
+    @property
+    def subscriptions(self) -> Sequence[tuple[str, str]]:
+        """Protocol and address of whoever is subscribed to the topic that is made."""
+        emails = [("email", address) for address in self.ecs.emails]
+        return [*emails, *(("https", address) for address in self.ecs.webhooks)]
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """The rule for tasks that send no metric, and its target."""
+        return {**failed_tasks(self.names), "Targets": [{"Id": "topic", "Arn": self.names.topic}]}
 
     def schedule(self, job: Deployed, task: Any) -> dict[str, Any]:
         """Return a job's schedule, pinned to a task definition."""
@@ -84,6 +97,7 @@ def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: 
         )
     return Deployment(
         ecs,
+        image,
         jobs,
         tasks,
         approver,
@@ -100,8 +114,10 @@ def _notes(declared: Sequence[Declared], jobs: Sequence[Deployed], ecs: Ecs) -> 
         for sink in words(ecs.variables.get("SAFEDELETE_METRICS", ""))
     )
     found: list[Finding] = []
+    if ecs.topic is None and not ecs.emails and not ecs.webhooks:
+        found.append(nobody_is_told(Names(ecs).topic))
     for origin, job in zip(declared, jobs, strict=True):
-        if expressible(job) or pinged:
+        if expressible(job, ecs) or pinged:
             continue
         facts = JobFacts(
             name=job.name,
@@ -109,6 +125,7 @@ def _notes(declared: Sequence[Declared], jobs: Sequence[Deployed], ecs: Ecs) -> 
             schedule=job.schedule,
             timeout=job.timeout,
             grace=job.grace,
+            spread=late(ecs),
             alarm="cloudwatch",
         )
         found += missed_run_not_expressible(facts, job.schedule.gaps(_REFERENCE))
@@ -137,6 +154,8 @@ def failed_tasks(names: Names) -> dict[str, Any]:
                 "$or": [
                     {"stopCode": ["TaskFailedToStart"]},
                     {"containers": {"exitCode": [{"anything-but": well}]}},
+                    # Stopped before its process was, or with its host: nobody knows how it ended.
+                    {"containers": {"exitCode": [{"exists": False}]}},
                 ],
             },
         },

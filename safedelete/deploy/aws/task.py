@@ -54,7 +54,6 @@ def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, im
                 ecs, image, job.name, [*ecs.command, "run", ecs.job_file, job.name], variables, ecs.secrets
             )
         ],
-        "tags": [{"key": TAG, "value": MARK}],
     }
 
 
@@ -76,12 +75,13 @@ def approver_definition(ecs: Ecs, environment: str, image: Any) -> dict[str, Any
                 ecs.approver_secrets,
             )
         ],
-        "tags": [{"key": TAG, "value": MARK}],
     }
 
 
 def _sized(ecs: Ecs, family: str) -> dict[str, Any]:
     return {
+        # First, since it is what tells our files from others by.
+        "tags": [{"key": TAG, "value": MARK}],
         "family": family,
         "requiresCompatibilities": ["FARGATE"],
         "networkMode": "awsvpc",

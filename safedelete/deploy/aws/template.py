@@ -9,8 +9,9 @@ from typing import Any, Final
 import yaml
 
 from safedelete.deploy.aws.names import logical
-from safedelete.deploy.aws.resources import Deployment, failed_tasks
+from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.aws.task import APPROVER
+from safedelete.deploy.ecs_spec import IMAGE
 from safedelete.deploy.files import MARK
 from safedelete.errors import ConfigError
 
@@ -40,12 +41,13 @@ def template(deployment: Deployment) -> Mapping[str, str]:
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"{MARK}: {', '.join(job.name for job in deployment.jobs)}"[:1024],
     }
-    if deployment.ecs.image is None:
+    if deployment.image == {"Ref": "Image"}:
         document["Parameters"] = {
             "Image": {
                 "Type": "String",
                 "Description": "The image that runs the jobs, with a tag other than latest or a digest.",
-                "AllowedPattern": r"[^\s]+(:[A-Za-z0-9_][A-Za-z0-9_.-]*|@sha256:[0-9a-f]{64})",
+                "AllowedPattern": IMAGE,
+                "ConstraintDescription": "must name its version: a tag other than latest, or a digest",
             }
         }
     document["Resources"] = resources
@@ -109,7 +111,7 @@ def _shared(deployment: Deployment) -> dict[str, Any]:
     topic: Mapping[str, Any] = {}
     if ecs.topic is None:
         topic = {"DependsOn": "Topic"}
-        subscribed = [{"Protocol": "email", "Endpoint": address} for address in ecs.emails]
+        subscribed = [{"Protocol": how, "Endpoint": where} for how, where in deployment.subscriptions]
         found["Topic"] = {
             "Type": "AWS::SNS::Topic",
             "Properties": {
@@ -142,12 +144,7 @@ def _shared(deployment: Deployment) -> dict[str, Any]:
                 },
             },
         }
-    rule = failed_tasks(names)
-    found["FailedTasks"] = {
-        "Type": "AWS::Events::Rule",
-        "Properties": {**rule, "Targets": [{"Id": "topic", "Arn": names.topic}]},
-        **topic,
-    }
+    found["FailedTasks"] = {"Type": "AWS::Events::Rule", "Properties": deployment.rule, **topic}
     for what, alarm in deployment.alarms.items():
         found[logical("Alarm", *what)] = {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm, **topic}
     return found

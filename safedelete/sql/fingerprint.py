@@ -31,7 +31,7 @@ def definition(rows: Rows) -> str:
     document = {
         "table": rows.table.fullname,
         "key": [[c.name, type(c.type).__name__] for c in rows.table.primary_key.columns],
-        "where": [_expression(p) for p in rows.predicates],
+        "where": [expression(p) for p in rows.predicates],
         "owns": [_owned(keys) for keys in rows.owns],
         "may_touch": sorted(rows.may_touch),
         "anytime": rows.anytime,
@@ -48,7 +48,7 @@ def orphans_definition(target: S3Orphans) -> str:
     document = {
         "orphans": [target.bucket, target.prefix],
         # Which columns name an object matters, not in which order they are said.
-        "referenced_by": sorted((_expression(c) for c in target.columns), key=json.dumps),
+        "referenced_by": sorted((expression(c) for c in target.columns), key=json.dumps),
         "older_than": target.older_than.total_seconds(),
         "mode": target.mode,
         "missing_ok": target.missing_ok,
@@ -56,7 +56,7 @@ def orphans_definition(target: S3Orphans) -> str:
     if target.outside_places:
         # Only where there are any, so that a definition without keeps its hash.
         document["outside_ok"] = sorted(
-            (_expression(target.columns[place]) for place in target.outside_places), key=json.dumps
+            (expression(target.columns[place]) for place in target.outside_places), key=json.dumps
         )
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -64,19 +64,23 @@ def orphans_definition(target: S3Orphans) -> str:
 def _owned(keys: S3Keys) -> Mapping[str, Any]:
     return {
         "bucket": keys.bucket,
-        "columns": [_expression(c) for c in keys.columns],
+        "columns": [expression(c) for c in keys.columns],
         "shared": keys.shared,
-        "etag": None if keys.etag is None else _expression(keys.etag),
-        "size": None if keys.size is None else _expression(keys.size),
+        "etag": None if keys.etag is None else expression(keys.etag),
+        "size": None if keys.size is None else expression(keys.size),
         "mode": keys.mode,
-    } | ({} if keys.prefix is None else {"prefix": _expression(keys.prefix)})
+    } | ({} if keys.prefix is None else {"prefix": expression(keys.prefix)})
 
 
-def _expression(expression: ColumnElement[Any]) -> Mapping[str, Any]:
-    # Without a dialect SQLAlchemy renders any construct, in one neutral spelling.
-    compiled = expression.compile()
+def expression(clause: ColumnElement[Any]) -> Mapping[str, Any]:
+    """Return an expression's text with its values, in the one spelling that SQLAlchemy has without a dialect.
+
+    Raises:
+        ConfigError: It holds a value that has no stable text.
+    """
+    compiled = clause.compile()
     text = " ".join(str(compiled).split())
-    values = {name: _value(v, name) for name, v in sorted(compiled.params.items())}
+    values = {name: canonical(v, name) for name, v in sorted(compiled.params.items())}
     for name, bind in getattr(compiled, "binds", {}).items():
         if bind.expanding and isinstance(values.get(name), list):
             values[name].sort(
@@ -102,18 +106,27 @@ _RENDER: Final[Mapping[type, Callable[[Any], Any]]] = {
 }
 
 
-def _value(value: Any, name: str) -> Any:
+def canonical(value: Any, name: str) -> Any:
+    """Return a value as JSON takes it, the same in every process.
+
+    Args:
+        value: Whatever a declaration holds.
+        name: What it is called, for the message.
+
+    Raises:
+        ConfigError: Its text differs from process to process.
+    """
     render = _RENDER.get(type(value))
     if render is not None:
         return render(value)
     if isinstance(value, Enum):
         return ["enum", type(value).__name__, value.name]
     if isinstance(value, (list, tuple)):
-        return [_value(v, name) for v in value]
+        return [canonical(v, name) for v in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((_value(v, name) for v in value), key=repr)
+        return sorted((canonical(v, name) for v in value), key=repr)
     if isinstance(value, dict):
-        return {str(k): _value(v, name) for k, v in sorted(value.items(), key=lambda item: str(item[0]))}
+        return {str(k): canonical(v, name) for k, v in sorted(value.items(), key=lambda item: str(item[0]))}
     return _other(value, name)
 
 

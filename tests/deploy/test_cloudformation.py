@@ -15,7 +15,6 @@ from safedelete.declare import Inventory, S3Orphans, S3Prefix
 from safedelete.deploy.aws.names import Names, logical
 from safedelete.deploy.aws.policies import bucket_statements, task_statements
 from safedelete.deploy.aws.resources import deployment
-from safedelete.deploy.aws.task import revision_of
 from safedelete.deploy.aws.template import TEMPLATE, template
 from safedelete.deploy.ecs_spec import check_image
 from safedelete.deploy.files import MARK
@@ -116,18 +115,6 @@ def test_a_schedule_names_the_revision_of_this_very_template(project: Path, rend
         assert schedule["State"] == "ENABLED"
         assert target["RetryPolicy"] == {"MaximumRetryAttempts": 3, "MaximumEventAgeInSeconds": 900}
         assert target["DeadLetterConfig"]["Arn"].endswith(":safedelete-not-started")
-
-
-def test_a_changed_definition_is_another_revision() -> None:
-    one = purge()
-    assert revision_of(one) == revision_of(purge())
-    for other in (
-        purge(timeout=timedelta(minutes=21)),
-        purge(schedule="cron(16 3 * * ? *)"),
-        purge(targets=[S3Prefix("acme-scratch", "tmp/", older_than=timedelta(days=6))]),
-        purge(per_run=5),
-    ):
-        assert revision_of(other) != revision_of(one)
 
 
 def test_the_same_input_renders_the_same_bytes_and_check_holds_them(project: Path, render: Rendering) -> None:

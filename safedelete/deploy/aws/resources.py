@@ -14,8 +14,9 @@ from safedelete.declare import Declared
 from safedelete.deploy.aws.alarms import alarms, expressible, late
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.aws.policies import roles
+from safedelete.deploy.aws.revision import revision_of
 from safedelete.deploy.aws.schedule import schedule
-from safedelete.deploy.aws.task import APPROVER, approver_definition, revision_of, task_definition
+from safedelete.deploy.aws.task import APPROVER, approver_definition, task_definition
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.jobs import Deployed, deployed
 from safedelete.errors import ConfigError, ExitCode

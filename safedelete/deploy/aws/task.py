@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from safedelete.declare import Declared, Purge, Rows
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.files import MARK
@@ -34,7 +31,7 @@ def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, im
         job: The job.
         ecs: The settings.
         environment: Name of the environment.
-        revision: What the definition is known by, see :func:`revision_of`.
+        revision: What the definition is known by, see :func:`safedelete.deploy.aws.revision.revision_of`.
         image: The image's name, or what stands for it in a template.
     """
     names = Names(ecs)
@@ -131,38 +128,3 @@ def _check(job: Deployed, ecs: Ecs) -> None:
             "in the middle of a batch.",
             hint="Raise ecs.stop_timeout (120 at most), or shorten the job's grace=.",
         )
-
-
-def revision_of(job: Declared) -> str:
-    """Return what a job's definition is known by: equal definitions have equal ones.
-
-    It stands in the task's environment and in the ledger, so that a change of a predicate or a limit is a new revision
-    of the task definition, and tells what a run was deployed from.
-    """
-    from safedelete.sql.fingerprint import definition
-
-    document: dict[str, Any] = {
-        "name": job.name,
-        "schedule": job.schedule,
-        "tz": job.tz,
-        "timeout": job.timeout.total_seconds(),
-        "grace": job.grace.total_seconds(),
-    }
-    if isinstance(job, Purge):
-        document["guard"] = repr(job.guard)
-        document["per_run"] = job.per_run
-        document["max_sealed"] = job.max_sealed
-        document["targets"] = [
-            definition(target) if isinstance(target, Rows) else _target(target) for target in job.targets
-        ]
-    text = json.dumps(document, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _target(target: Any) -> list[str]:
-    plain = {
-        name: value
-        for name, value in vars(target).items()
-        if isinstance(value, (str, int, float, bool, tuple)) or hasattr(value, "total_seconds")
-    }
-    return [target.name, *(f"{name}={value!s}" for name, value in sorted(plain.items()))]

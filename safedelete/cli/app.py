@@ -239,11 +239,10 @@ def run(
         ),
     ] = None,
     expect_revision: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--expect-revision",
-            metavar="N",
-            min=1,
+            metavar="FAMILY:N",
             help="On ECS: run only as this revision of the task definition.",
         ),
     ] = None,
@@ -255,9 +254,10 @@ def run(
     from safedelete.cli.look import suggesting
     from safedelete.cli.signals import listening
 
+    declared = load(file)
+    job = declared.one(name)
     if expect_revision is not None:
-        wiring.require_revision(expect_revision)
-    job = load(file).one(name)
+        wiring.require_revision(expect_revision, job.name, declared.jobs)
     try:
         with suggesting(quote(str(file))), listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)

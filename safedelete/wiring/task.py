@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import urllib.request
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ log = structlog.get_logger("safedelete.run")
 ADDRESS: Final = "ECS_CONTAINER_METADATA_URI_V4"
 TIMEOUT: Final = 2.0
 """Seconds for an answer; the endpoint is on the same host."""
+
+_EXPECTED: Final = re.compile(r"(?:[A-Za-z0-9_-]{1,255}:)?[1-9][0-9]{0,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +59,43 @@ def described(revision: str = "") -> str:
     return f"{task} (definition {revision})" if revision else str(task)
 
 
-def require_revision(expected: int) -> None:
+def require_revision(expected: str, job: str, jobs: Collection[str]) -> None:
     """Raise unless this process runs in a task of this revision. Touches neither database nor bucket.
 
+    A number alone means the job's own family, as it is rendered: a prefix, and the job's name. Every family has a
+    revision 7, and another one's may hold any image.
+
+    Args:
+        expected: ``FAMILY:N``, or ``N``.
+        job: The name of the job that is to run.
+        jobs: The names of all jobs of the file: a family belongs to the longest name that it ends with.
+
     Raises:
-        ConfigError: It is another revision, it does not run on ECS, or ECS does not say.
+        ConfigError: It is another revision, it does not run on ECS, ECS does not say, or the family is not the job's.
     """
-    task = this_task()
-    if task.revision != expected:
+    family, _, number = expected.rpartition(":")
+    if not _EXPECTED.fullmatch(expected):
         raise ConfigError(
-            f"This is revision {task.revision} of {task.family} ({task.image}); revision {expected} was expected.",
+            f"--expect-revision {expected}: must be FAMILY:N, or N for the job's own family.",
+            hint=f"For example --expect-revision safedelete-{job}:7.",
+        )
+    task = this_task()
+    if not family and job != _job_of(task.family, jobs):
+        raise ConfigError(
+            f"This is {task}; its family is not known to be that of {job}, so a number alone says nothing.",
+            hint=f"Say which family: --expect-revision FAMILY:{number}.",
+        )
+    if (family or task.family, int(number)) != (task.family, task.revision):
+        raise ConfigError(
+            f"This is revision {task.revision} of {task.family} ({task.image}); revision {number} of "
+            f"{family or task.family} was expected.",
             hint="Start the task with its revision (`--task-definition FAMILY:REVISION`), or wait for the deploy: "
             "safedelete drift FILE --wait 300.",
         )
+
+
+def _job_of(family: str, jobs: Collection[str]) -> str | None:
+    return max((job for job in jobs if f"-{family}".endswith(f"-{job}")), key=len, default=None)
 
 
 def this_task() -> Task:

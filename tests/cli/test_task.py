@@ -22,6 +22,12 @@ def reminders(run):
     run.processed(3)
 """
 
+OLD = """
+@job("old-reminders", schedule="rate(1 hour)", timeout=timedelta(minutes=5))
+def old(run):
+    pass
+"""
+
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -74,6 +80,10 @@ class Site:
     def cli(self, *arguments: str) -> Ended:
         return run_here(arguments, self.env)
 
+    def untouched(self) -> None:
+        assert not self.mark.exists()
+        assert self.cli("history", str(self.path), "--json").document == []
+
     def shown(self) -> Ended:
         [record] = self.cli("history", str(self.path), "--json").document
         return self.cli("show", record["run"], "--file", str(self.path))
@@ -96,12 +106,41 @@ def test_another_revision_than_expected_does_nothing_at_all(site: Site) -> None:
     ended = site.cli("run", str(site.path), "--expect-revision", "8")
     assert ended.code == 2
     assert (
-        f"This is revision 7 of safedelete-reminders (acme/app:7 {DIGEST}); revision 8 was expected."
-        in ended.said
-    )
+        f"This is revision 7 of safedelete-reminders (acme/app:7 {DIGEST}); revision 8 of "
+        "safedelete-reminders was expected."
+    ) in ended.said
     assert "Nothing was deleted." in ended.said
-    assert not site.mark.exists()
-    assert site.cli("history", str(site.path), "--json").document == []
+    site.untouched()
+
+
+@pytest.mark.parametrize("expected", ["safedelete-reminders:7", "7"])
+def test_the_expected_revision_runs(site: Site, expected: str) -> None:
+    assert site.cli("run", str(site.path), "--expect-revision", expected).code == 0
+    assert site.mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "expected", "said"),
+    [
+        # Every family has a revision 7.
+        ("safedelete-scratch", "safedelete-reminders:7", "revision 7 of safedelete-reminders was expected"),
+        ("safedelete-scratch", "7", "a number alone says nothing"),
+        # The longest name that a family ends with is its job's.
+        ("safedelete-old-reminders", "7", "its family is not known to be that of reminders"),
+        ("safedelete-reminders", "latest", "must be FAMILY:N"),
+        ("safedelete-reminders", "0", "must be FAMILY:N"),
+        ("safedelete-reminders", "safedelete-reminders", "must be FAMILY:N"),
+    ],
+)
+def test_the_same_number_of_another_family_does_nothing_at_all(
+    site: Site, endpoint: Endpoint, family: str, expected: str, said: str
+) -> None:
+    site.path.write_text(site.path.read_text() + OLD)
+    endpoint.answers["/v4/c/task"] = {"Family": family, "Revision": "7"}
+    ended = site.cli("run", str(site.path), "reminders", "--expect-revision", expected)
+    assert ended.code == 2
+    assert said in ended.said
+    site.untouched()
 
 
 @pytest.mark.parametrize("answer", [None, {}, [], {"Family": "f", "Revision": "latest"}])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,7 +15,9 @@ from safedelete.cli.render import on_aws
 from safedelete.errors import DriftError
 
 if TYPE_CHECKING:
-    from safedelete.deploy.drift.compare import Difference
+    from safedelete.deploy.drift.model import Difference
+
+_PASSWORD: Final = re.compile(r"(://[^/\s:@\"]*:)[^/\s\"]+@")
 
 
 def drift(
@@ -46,14 +49,19 @@ def drift(
     made = on_aws(list(load(file).jobs.values()), read(path), path, image, needs_image=True)
     found = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
     if as_json:
-        print_json({"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]})
+        document = {"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]}
+        print_json(document | ({} if made.own_topic else {"unchecked": [made.names.topic]}))
     else:
         for one in found:
             typer.echo(f"[{one.kind}] {one.message}")
             if one.changes:
                 typer.echo("  A deploy of this repository would undo:")
             for change in one.changes:
-                typer.echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
+                typer.echo(
+                    f"    {change.path}: {_or_nothing(change.there)} -> {_or_nothing(change.repository)}"
+                )
+        if not made.own_topic:
+            typer.echo(f"Who listens to {made.names.topic} was not looked at: it is another account's.")
         if not found:
             typer.echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
     if found:
@@ -65,7 +73,13 @@ def drift(
 
 
 def _said(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, sort_keys=True, default=str)
+    """Return a value as JSON. A hand-made revision may name a database anywhere: no URL's password is repeated."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return _PASSWORD.sub(r"\1***@", text)
+
+
+def _or_nothing(value: Any) -> str:
+    return "nothing" if value is None else _said(value)
 
 
 def _plain(one: Difference) -> dict[str, Any]:
@@ -74,7 +88,11 @@ def _plain(one: Difference) -> dict[str, Any]:
         "name": one.name,
         "message": one.message,
         "undone": [
-            {"path": change.path, "there": change.there, "repository": change.repository}
+            {
+                "path": change.path,
+                "there": json.loads(_said(change.there)),
+                "repository": json.loads(_said(change.repository)),
+            }
             for change in one.changes
         ],
     }

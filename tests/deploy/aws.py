@@ -6,7 +6,9 @@ and asked for again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import yaml
 
 from safedelete.declare import Purge, S3Prefix
 from safedelete.deploy.aws.resources import Deployment, deployment
+from safedelete.deploy.drift.model import There
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.part import Part
 
@@ -46,6 +49,7 @@ image = "{IMAGE}"
 job_file = "/app/jobs.py"
 subnets = ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]
 security_groups = ["sg-0123456789abcdef0"]
+emails = ["oncall@example.com"]
 secrets = {{ SAFEDELETE_DATABASE_URL = "{SETTINGS["secrets"]["SAFEDELETE_DATABASE_URL"]}" }}
 """
 
@@ -106,13 +110,35 @@ def made(*jobs: Any, **settings: Any) -> Deployment:
     return deployment(jobs or (purge(),), ecs(**settings), "production", IMAGE)
 
 
+def as_rendered(mine: Deployment, **changes: Any) -> There:
+    """Return what AWS says of a deployment that nobody has touched."""
+    tasks = {job.name: {**mine.tasks[job.name], "revision": 4} for job in mine.jobs}
+    arn = f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/"
+    there = There(
+        schedules={
+            job.name: mine.schedule(job, f"{arn}{mine.names.family(job.name)}:4") for job in mine.jobs
+        },
+        pinned=tasks,
+        newest=tasks,
+        alarms={str(a["AlarmName"]): a for a in mine.alarms.values()},
+        approver=mine.approver and {**mine.approver, "revision": 2},
+        rule=mine.rule,
+        subscriptions=[
+            {"Protocol": how, "Endpoint": where, "SubscriptionArn": "arn:aws:sns:…"}
+            for how, where in mine.subscriptions or [("sqs", "arn:aws:sqs:…")]
+        ],
+        roles={role["RoleName"]: role for role in mine.roles.values()},
+    )
+    return replace(there, **changes)
+
+
 # --- deploying
 
 
 class Services:
     """The services of one account, reached by one session."""
 
-    def __init__(self, session: Any, endpoint: str) -> None:
+    def __init__(self, session: Any, endpoint: str | None) -> None:
         def client(name: str) -> Any:
             return session.client(name, region_name=REGION, endpoint_url=endpoint)
 
@@ -120,12 +146,19 @@ class Services:
         self.scheduler = client("scheduler")
         self.cloudwatch = client("cloudwatch")
         self.sns = client("sns")
+        self.events = client("events")
+        self.iam = client("iam")
+        self.resources: Mapping[str, Any] = {}
         self.put: dict[str, dict[str, Any]] = {}
         """Every alarm as it was sent: moto forgets some of its fields."""
 
     def deploy(self, template: Path) -> dict[str, str]:
         """Make what a template says, in the order of its resources; returns the ARNs of the task definitions."""
-        resources = yaml.safe_load(template.read_text())["Resources"]
+        return self.make(yaml.safe_load(template.read_text())["Resources"])
+
+    def make(self, resources: Mapping[str, Any]) -> dict[str, str]:
+        """As :meth:`deploy`, from a template's resources."""
+        self.resources = resources
         arns: dict[str, str] = {}
         for name, resource in resources.items():
             properties = resource["Properties"]
@@ -139,7 +172,33 @@ class Services:
                     self.scheduler.create_schedule(**pinned(properties, arns))
                 case "AWS::CloudWatch::Alarm":
                     self.alarm(properties)
+                case "AWS::SNS::Topic":
+                    self.topic(properties)
+                case "AWS::Events::Rule":
+                    self.rule(properties)
+                case "AWS::IAM::Role":
+                    self.role(properties)
         return arns
+
+    def topic(self, properties: Mapping[str, Any]) -> None:
+        topic = self.sns.create_topic(Name=properties["TopicName"])["TopicArn"]
+        for one in properties.get("Subscription", ()):
+            self.sns.subscribe(TopicArn=topic, **one)
+
+    def rule(self, properties: Mapping[str, Any]) -> None:
+        rest = {name: value for name, value in properties.items() if name not in ("Targets", "EventPattern")}
+        self.events.put_rule(**rest, EventPattern=json.dumps(properties["EventPattern"]))
+        self.events.put_targets(Rule=properties["Name"], Targets=properties["Targets"])
+
+    def role(self, properties: Mapping[str, Any]) -> None:
+        name, trust = properties["RoleName"], json.dumps(properties["AssumeRolePolicyDocument"])
+        self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
+        for one in properties.get("Policies", ()):
+            self.iam.put_role_policy(
+                RoleName=name, PolicyName=one["PolicyName"], PolicyDocument=json.dumps(one["PolicyDocument"])
+            )
+        for arn in properties.get("ManagedPolicyArns", ()):
+            self.iam.attach_role_policy(RoleName=name, PolicyArn=arn)
 
     def alarm(self, properties: Mapping[str, Any]) -> None:
         self.cloudwatch.put_metric_alarm(**properties)

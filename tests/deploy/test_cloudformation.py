@@ -52,8 +52,7 @@ def linted(path: Path) -> list[str]:
     "settings",
     [
         "",
-        'emails = ["oncall@example.com"]',
-        f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"',
+        'webhooks = ["https://oncall.example.com/key"]',
         f"""
 task_role = "arn:aws:iam::{ACCOUNT}:role/t"
 execution_role = "arn:aws:iam::{ACCOUNT}:role/e"
@@ -78,6 +77,16 @@ def test_the_linter_has_nothing_to_say_where_the_image_comes_at_deploy_time(
     assert linted(project / "deploy" / TEMPLATE) == []
     [container] = of(project, "AWS::ECS::TaskDefinition")[0]["ContainerDefinitions"]
     assert container["Image"] == {"Ref": "Image"}
+
+
+def test_the_linter_has_nothing_to_say_where_the_topic_is_there_already(
+    project: Path, render: Rendering
+) -> None:
+    own = f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"'
+    (project / "safedelete.toml").write_text(re.sub("emails = .*", own, TOML))
+    render("cloudformation")
+    assert linted(project / "deploy" / TEMPLATE) == []
+    assert not of(project, "AWS::SNS::Topic")
 
 
 def test_the_linter_would_notice_a_mistake(project: Path, render: Rendering) -> None:
@@ -279,7 +288,7 @@ def test_a_template_beyond_what_cloudformation_takes_is_refused() -> None:
         ),
         (f'topic = "arn:aws:sns:us-east-1:{ACCOUNT}:oncall"', "is in another region than eu-central-1"),
         (
-            f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"\nwebhooks = ["https://oncall.example.com/x"]',
+            f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"',
             "emails and webhooks are for the topic that is made",
         ),
         ('webhooks = ["http://oncall.example.com/x"]', "ecs.webhooks.0"),

@@ -55,6 +55,11 @@ class Deployment:
         return [*emails, *(("https", address) for address in self.ecs.webhooks)]
 
     @property
+    def own_topic(self) -> bool:
+        """Whether the topic is this account's, so that one can ask who listens to it."""
+        return self.names.topic.split(":")[4] == self.ecs.account
+
+    @property
     def rule(self) -> dict[str, Any]:
         """The rule for tasks that send no metric, and its target."""
         return {**failed_tasks(self.names), "Targets": [{"Id": "topic", "Arn": self.names.topic}]}

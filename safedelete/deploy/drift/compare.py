@@ -2,122 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from safedelete.deploy.aws.resources import Deployment
+from safedelete.deploy.drift.around import around
+from safedelete.deploy.drift.model import Change, Difference, Kind, There, family_of
+from safedelete.deploy.drift.normal import alarm, fields, schedule, task
 from safedelete.deploy.jobs import Deployed
-
-_ORDERED: Final = frozenset({"command", "entryPoint", "dnsServers", "dependsOn"})
-"""Lists whose order means something."""
-
-_TASK_SERVER: Final = frozenset(
-    {
-        "taskDefinitionArn",
-        "revision",
-        "status",
-        "requiresAttributes",
-        "compatibilities",
-        "registeredAt",
-        "registeredBy",
-        "deregisteredAt",
-        "deleteRequestedAt",
-    }
-)
-"""What only the server says of a task definition."""
-
-_SCHEDULE_SERVER: Final = frozenset({"Arn", "CreationDate", "LastModificationDate", "ResponseMetadata"})
-_ALARM_SERVER: Final = frozenset(
-    {
-        "AlarmArn",
-        "AlarmConfigurationUpdatedTimestamp",
-        "StateValue",
-        "StateReason",
-        "StateReasonData",
-        "StateUpdatedTimestamp",
-        "StateTransitionedTimestamp",
-        "EvaluationState",
-    }
-)
-
-_TASK_DEFAULTS: Final[Mapping[str, Any]] = {"enableFaultInjection": False}
-_CONTAINER_DEFAULTS: Final[Mapping[str, Any]] = {"cpu": 0, "essential": True, "versionConsistency": "enabled"}
-_SCHEDULE_DEFAULTS: Final[Mapping[str, Any]] = {"ActionAfterCompletion": "NONE"}
-_ALARM_DEFAULTS: Final[Mapping[str, Any]] = {"EvaluationWindow": {"SlidingWindow": {}}}
-
-
-class Kind(StrEnum):
-    """What can be different."""
-
-    NO_SCHEDULE = "no schedule"
-    DISABLED = "disabled schedule"
-    REPOINTED = "re-pointed schedule"
-    UNPINNED = "unpinned schedule"
-    SCHEDULE = "changed schedule"
-    STRAY = "schedule of no job"
-    NO_REVISION = "no such revision"
-    REVISION = "changed revision"
-    HAND_REGISTERED = "newer revision"
-    NO_ALARM = "deleted alarm"
-    ALARM = "changed alarm"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One field.
-
-    Attributes:
-        path: Where it is.
-        there: What is deployed; None where nothing is.
-        repository: What the repository says; None where it says nothing.
-    """
-
-    path: str
-    there: Any
-    repository: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that is not as the repository says.
-
-    Attributes:
-        kind: What sort.
-        name: Of what.
-        message: One sentence.
-        changes: The fields; what the next deploy would undo.
-    """
-
-    kind: Kind
-    name: str
-    message: str
-    changes: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class There:
-    """What AWS says, of one deployment.
-
-    Attributes:
-        schedules: By job; None where there is none.
-        strays: Names of further schedules in the group.
-        pinned: By job, the task definition that its schedule names; None where there is none.
-        newest: By job, the newest ACTIVE revision of its family; None where there is none.
-        alarms: By name.
-    """
-
-    schedules: Mapping[str, Mapping[str, Any] | None]
-    strays: Sequence[str] = ()
-    pinned: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    newest: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    alarms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def compare(made: Deployment, there: There) -> list[Difference]:
-    """Return every difference: of schedules and revisions in the order of the jobs, then of alarms."""
+    """Return every difference: of schedules and revisions in the order of the jobs, of alarms, then of what is around."""
     found: list[Difference] = []
     for job in made.jobs:
         found += revisions(made, job, there)
@@ -130,9 +26,9 @@ def compare(made: Deployment, there: There) -> list[Difference]:
                 "starting what it names.",
             )
         )
-    for alarm in made.alarms.values():
-        found += _alarm(alarm, there.alarms.get(alarm["AlarmName"]))
-    return found
+    for wanted in made.alarms.values():
+        found += _alarm(wanted, there.alarms.get(wanted["AlarmName"]))
+    return [*found, *around(made, there)]
 
 
 def revisions(made: Deployment, job: Deployed, there: There) -> Iterator[Difference]:
@@ -155,7 +51,7 @@ def revisions(made: Deployment, job: Deployed, there: There) -> Iterator[Differe
             (Change("State", actual.get("State"), "ENABLED"),),
         )
     changes = fields(
-        _schedule({**made.schedule(job, pinned_arn), "State": actual.get("State")}), _schedule(actual)
+        schedule({**made.schedule(job, pinned_arn), "State": actual.get("State")}), schedule(actual)
     )
     if changes:
         yield Difference(
@@ -200,10 +96,10 @@ def _pinned(made: Deployment, job: Deployed, there: There, arn: str) -> Iterator
             f"{job.name}: its schedule runs {family}:{revision}, which {how}.",
         )
     wanted = made.tasks[job.name]
-    changes = [] if pinned is None else fields(_task(wanted), _task(pinned))
+    changes = [] if pinned is None else fields(task(wanted), task(pinned))
     if changes:
         # Where another revision is as the repository says, it is the schedule that was moved.
-        other = newest is not None and latest != revision and not fields(_task(wanted), _task(newest))
+        other = newest is not None and latest != revision and not fields(task(wanted), task(newest))
         kind = Kind.REPOINTED if other else Kind.REVISION
         yield Difference(
             kind,
@@ -213,7 +109,7 @@ def _pinned(made: Deployment, job: Deployed, there: There, arn: str) -> Iterator
             tuple(changes),
         )
     if revision is not None and latest is not None and latest != revision:
-        difference = fields(_task(wanted), _task(newest or {}))
+        difference = fields(task(wanted), task(newest or {}))
         yield Difference(
             Kind.HAND_REGISTERED,
             job.name,
@@ -228,88 +124,11 @@ def _alarm(wanted: Mapping[str, Any], actual: Mapping[str, Any] | None) -> Itera
     if actual is None:
         yield Difference(Kind.NO_ALARM, name, f"The alarm {name} is not there; nobody is told.")
         return
-    changes = fields(_clean(wanted), _settled(actual, _ALARM_SERVER, _ALARM_DEFAULTS))
+    changes = fields(alarm(wanted), alarm(actual))
     if changes:
         yield Difference(Kind.ALARM, name, f"The alarm {name} is not the rendered one.", tuple(changes))
-
-
-def family_of(arn: str) -> tuple[str, int | None]:
-    """Return the family and the revision that a task definition's name or ARN says."""
-    name = arn.rpartition("/")[2]
-    family, colon, revision = name.partition(":")
-    return family, int(revision) if colon and revision.isdecimal() else None
-
-
-def fields(repository: Any, there: Any, path: str = "") -> list[Change]:
-    """Return the leaves in which two normalised values differ."""
-    if isinstance(repository, Mapping) and isinstance(there, Mapping):
-        found: list[Change] = []
-        for name in sorted({*repository, *there}):
-            inner = f"{path}.{name}" if path else name
-            found += fields(repository.get(name), there.get(name), inner)
-        return found
-    if repository == there:
-        return []
-    return [Change(path, there, repository)]
 
 
 def _who(task: Mapping[str, Any] | None) -> str:
     who = (task or {}).get("registeredBy")
     return f" (registered by {who})" if who else ""
-
-
-def _task(task: Mapping[str, Any]) -> Any:
-    plain = _settled(task, _TASK_SERVER, _TASK_DEFAULTS, clean=False)
-    plain["containerDefinitions"] = [
-        _settled(container, frozenset(), _CONTAINER_DEFAULTS, clean=False)
-        for container in plain.get("containerDefinitions") or ()
-    ]
-    # Beside ours an organisation may put its own.
-    ours = {"rendered-by"}
-    plain["tags"] = [tag for tag in plain.get("tags") or () if tag.get("key") in ours]
-    return _clean(plain)
-
-
-def _schedule(schedule: Mapping[str, Any]) -> Any:
-    return _settled(schedule, _SCHEDULE_SERVER, _SCHEDULE_DEFAULTS)
-
-
-def _settled(
-    value: Mapping[str, Any], server: frozenset[str], defaults: Mapping[str, Any], *, clean: bool = True
-) -> Any:
-    kept = {
-        name: inner
-        for name, inner in value.items()
-        if name not in server and (name not in defaults or inner != defaults[name])
-    }
-    return _clean(kept) if clean else kept
-
-
-def _clean(value: Any, name: str = "") -> Any:
-    """Drop what is empty, and put into order what has none; named things become a mapping, so that a change says which."""
-    if isinstance(value, Mapping):
-        found = {key: _clean(inner, key) for key, inner in value.items()}
-        # A flag that is off is left out by some answers, and said by others.
-        return {
-            key: inner
-            for key, inner in found.items()
-            if inner is not False and inner not in (None, [], {}, "")
-        }
-    if isinstance(value, (list, tuple)):
-        items = [_clean(inner) for inner in value]
-        key = _named(items)
-        if key is not None:
-            return {item[key]: {k: v for k, v in item.items() if k != key} or True for item in items}
-        if name in _ORDERED:
-            return items
-        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True, default=str))
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    return float(value)
-
-
-def _named(items: Sequence[Any]) -> str | None:
-    for key in ("name", "Name", "key", "Id"):
-        if items and all(isinstance(item, Mapping) and key in item for item in items):
-            return key if len({item[key] for item in items}) == len(items) else None
-    return None

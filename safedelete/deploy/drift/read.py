@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from safedelete.deploy.aws.resources import Deployment
-from safedelete.deploy.drift.compare import There, family_of
+from safedelete.deploy.aws.task import APPROVER
+from safedelete.deploy.drift.model import There, family_of
 from safedelete.errors import ConfigError, PreflightError, StoreError
 
 ATTEMPTS: Final = 8
@@ -17,6 +20,8 @@ _DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "Unauthoriz
 _BAD_TOKENS: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
 )
+
+_AWS: Final = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|amazonaws\.eu)(:[0-9]+)?(/|$)")
 
 
 class Reader(Protocol):
@@ -37,9 +42,37 @@ class Reader(Protocol):
     def alarms(self, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """Return those of these alarms that are there."""
 
+    def rule(self, name: str) -> Mapping[str, Any] | None:
+        """Return a rule with its targets; None where there is none."""
+
+    def subscriptions(self, topic: str) -> Sequence[Mapping[str, Any]] | None:
+        """Return who is subscribed to a topic; None where there is no such topic."""
+
+    def role(self, name: str) -> Mapping[str, Any] | None:
+        """Return a role with the policies in it and the names of those attached to it; None where there is none."""
+
 
 def read(made: Deployment, reader: Reader) -> There:
     """Ask for everything that is compared.
+
+    Raises:
+        ConfigError: The credentials are for another account than the settings name.
+    """
+    schedules = read_schedules(made, reader)
+    alarms = reader.alarms([str(alarm["AlarmName"]) for alarm in made.alarms.values()])
+    names = made.names
+    return replace(
+        schedules,
+        alarms={str(alarm["AlarmName"]): alarm for alarm in alarms},
+        approver=None if made.approver is None else reader.task_definition(names.family(APPROVER)),
+        rule=reader.rule(names.rule),
+        subscriptions=reader.subscriptions(names.topic) if made.own_topic else None,
+        roles={role["RoleName"]: reader.role(role["RoleName"]) for role in made.roles.values()},
+    )
+
+
+def read_schedules(made: Deployment, reader: Reader) -> There:
+    """Ask for the schedules and what they run, which is where a deploy arrives last.
 
     Raises:
         ConfigError: The credentials are for another account than the settings name.
@@ -60,14 +93,8 @@ def read(made: Deployment, reader: Reader) -> There:
         parameters = ((schedule or {}).get("Target") or {}).get("EcsParameters") or {}
         arn = parameters.get("TaskDefinitionArn")
         pinned[job.name] = reader.task_definition(str(arn)) if arn else None
-    wanted = [str(alarm["AlarmName"]) for alarm in made.alarms.values()]
-    return There(
-        schedules=schedules,
-        strays=[name for name in reader.schedules(group) if name not in schedules],
-        pinned=pinned,
-        newest=newest,
-        alarms={str(alarm["AlarmName"]): alarm for alarm in reader.alarms(wanted)},
-    )
+    strays = [name for name in reader.schedules(group) if name not in schedules]
+    return There(schedules=schedules, strays=strays, pinned=pinned, newest=newest)
 
 
 class Aws:
@@ -158,6 +185,52 @@ class Aws:
 
         return self._ask("cloudwatch", "DescribeAlarms", lambda c: list(described(c))) or []
 
+    def rule(self, name: str) -> Mapping[str, Any] | None:
+        """Return a rule with its targets; None where there is none."""
+
+        def described(client: Any) -> dict[str, Any]:
+            targets = client.list_targets_by_rule(Rule=name)["Targets"]
+            return {**client.describe_rule(Name=name), "Targets": targets}
+
+        found: dict[str, Any] | None = self._ask(
+            "events", "DescribeRule", described, absent={"ResourceNotFoundException"}
+        )
+        return found
+
+    def subscriptions(self, topic: str) -> Sequence[Mapping[str, Any]] | None:
+        """Return who is subscribed to a topic; None where there is no such topic."""
+
+        def listed(client: Any) -> list[Mapping[str, Any]]:
+            pages = client.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic)
+            return [one for page in pages for one in page["Subscriptions"]]
+
+        found: list[Mapping[str, Any]] | None = self._ask(
+            "sns", "ListSubscriptionsByTopic", listed, absent={"NotFound", "NotFoundException"}
+        )
+        return found
+
+    def role(self, name: str) -> Mapping[str, Any] | None:
+        """Return a role with the policies in it and the ARNs of those attached to it; None where there is none."""
+
+        def described(client: Any) -> dict[str, Any]:
+            role = client.get_role(RoleName=name)["Role"]
+            inline = client.get_paginator("list_role_policies").paginate(RoleName=name)
+            attached = client.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+            return {
+                **role,
+                "Policies": [
+                    client.get_role_policy(RoleName=name, PolicyName=policy)
+                    for page in inline
+                    for policy in page["PolicyNames"]
+                ],
+                "ManagedPolicyArns": [
+                    one["PolicyArn"] for page in attached for one in page["AttachedPolicies"]
+                ],
+            }
+
+        found: dict[str, Any] | None = self._ask("iam", "GetRole", described, absent={"NoSuchEntity"})
+        return found
+
     def _ask(
         self, service: str, operation: str, ask: Callable[[Any], Any], *, absent: set[str] | None = None
     ) -> Any:
@@ -168,8 +241,10 @@ class Aws:
                 self._clients[service] = self._session.client(
                     service, region_name=self._region, config=self._config
                 )
+            client = self._clients[service]
+        with _told(f"{service}:{operation}", str(client.meta.endpoint_url)):
             try:
-                return ask(self._clients[service])
+                return ask(client)
             except ClientError as error:
                 if absent and _code(error) in absent:
                     return None
@@ -177,8 +252,14 @@ class Aws:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _told(what: str, endpoint: str = "") -> Iterator[None]:
     """Turn the SDK's errors into ours: what could not be read is never called equal."""
+    again = "Nothing is known of what is deployed; try again."
+    if endpoint and not _AWS.search(endpoint):
+        again = (
+            f"Nothing is known of what is deployed: {endpoint} was asked, which is not AWS. Unset $AWS_ENDPOINT_URL and "
+            "$AWS_ENDPOINT_URL_<SERVICE>, and endpoint_url in the AWS profile."
+        )
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -207,13 +288,9 @@ def _told(what: str) -> Iterator[None]:
                 denied=[what],
                 hint="docs/how-to/pipeline.md lists what `drift` reads.",
             ) from error
-        raise StoreError(
-            f"{what} failed: {said}.", hint="Nothing is known of what is deployed; try again."
-        ) from error
+        raise StoreError(f"{what} failed: {said}.", hint=again) from error
     except BotoCoreError as error:
-        raise StoreError(
-            f"{what} was not answered: {error}.", hint="Nothing is known of what is deployed; try again."
-        ) from error
+        raise StoreError(f"{what} was not answered: {error}.", hint=again) from error
 
 
 def _code(error: Any) -> str:

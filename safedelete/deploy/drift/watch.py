@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from safedelete.deploy.aws.resources import Deployment
-from safedelete.deploy.drift.compare import Difference, Kind, compare
-from safedelete.deploy.drift.read import Reader, read
+from safedelete.deploy.drift.compare import compare
+from safedelete.deploy.drift.model import Difference, Kind
+from safedelete.deploy.drift.read import Reader, read, read_schedules
 
 EVERY: Final = 5.0
 """Seconds between two looks."""
@@ -44,9 +45,15 @@ def differences(
         sleep: Waits.
     """
     end = now() + wait
-    while True:
-        found = compare(made, read(made, reader))
-        left = end - now()
-        if left <= 0 or not any(difference.kind in ARRIVING for difference in found):
-            return found
+    while (left := end - now()) > 0:
+        # Not all of it each time: roles alone are four requests for every job.
+        if not _arriving(compare(made, read_schedules(made, reader))):
+            found = compare(made, read(made, reader))
+            if not _arriving(found):
+                return found
         sleep(min(EVERY, left))
+    return compare(made, read(made, reader))
+
+
+def _arriving(found: Sequence[Difference]) -> bool:
+    return any(difference.kind in ARRIVING for difference in found)

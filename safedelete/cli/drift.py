@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from safedelete.cli.common import load, print_json
 from safedelete.cli.render import on_aws
+from safedelete.core.redact import scrubbed
 from safedelete.errors import DriftError
 
 if TYPE_CHECKING:
     from safedelete.deploy.drift.model import Difference
-
-_PASSWORD: Final = re.compile(r"(://[^/\s:@\"]*:)[^/\s\"]+@")
 
 
 def drift(
@@ -57,9 +56,7 @@ def drift(
             if one.changes:
                 typer.echo("  A deploy of this repository would undo:")
             for change in one.changes:
-                typer.echo(
-                    f"    {change.path}: {_or_nothing(change.there)} -> {_or_nothing(change.repository)}"
-                )
+                typer.echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
         if not made.own_topic:
             typer.echo(f"Who listens to {made.names.topic} was not looked at: it is another account's.")
         if not found:
@@ -73,13 +70,19 @@ def drift(
 
 
 def _said(value: Any) -> str:
-    """Return a value as JSON. A hand-made revision may name a database anywhere: no URL's password is repeated."""
-    text = json.dumps(value, sort_keys=True, default=str)
-    return _PASSWORD.sub(r"\1***@", text)
+    return "nothing" if value is None else json.dumps(_shown(value), sort_keys=True)
 
 
-def _or_nothing(value: Any) -> str:
-    return "nothing" if value is None else _said(value)
+def _shown(value: Any) -> Any:
+    """Return a value to print. What was made by hand may name a database anywhere: no password is repeated."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {str(name): _shown(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_shown(inner) for inner in value]
+    return scrubbed(str(value))
 
 
 def _plain(one: Difference) -> dict[str, Any]:
@@ -88,11 +91,7 @@ def _plain(one: Difference) -> dict[str, Any]:
         "name": one.name,
         "message": one.message,
         "undone": [
-            {
-                "path": change.path,
-                "there": json.loads(_said(change.there)),
-                "repository": json.loads(_said(change.repository)),
-            }
+            {"path": change.path, "there": _shown(change.there), "repository": _shown(change.repository)}
             for change in one.changes
         ],
     }

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from safedelete.core.event import words
+from safedelete.core.redact import given_by_name
 from safedelete.deploy.part import Part
 from safedelete.errors import ConfigError
 
@@ -44,7 +45,6 @@ IMAGE: Final = r"^(?![^@]*:latest$)[^\s@]+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@s
 _ECR: Final = re.compile(
     r"([0-9]{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|on\.aws)[^/]*/([^:@]+)[:@].*"
 )
-_PASSWORD: Final = re.compile(r"://[^/\s@]*:[^/\s]+@|[?&]password=[^&\s]", re.IGNORECASE)
 
 
 def _image(image: str) -> str:
@@ -187,10 +187,10 @@ class Ecs(Part):
                 f"{', '.join(own)} is set by the rendering; leave it out of variables and of both kinds of secrets"
             )
         # Whoever may describe a task definition reads its variables. The value is not repeated.
-        open_ = sorted(name for name, value in self.variables.items() if _PASSWORD.search(value))
+        open_ = sorted(name for name, value in self.variables.items() if any(given_by_name({name: value})))
         if open_:
             raise ValueError(
-                f"variables: {', '.join(open_)} holds a password, which everybody could read who may look at a task; "
+                f"variables: {', '.join(open_)} holds a secret, which everybody could read who may look at a task; "
                 "store it in Secrets Manager, and name it in secrets"
             )
         twice = sorted(self.variables.keys() & self.secrets.keys())
@@ -201,13 +201,13 @@ class Ecs(Part):
             raise ValueError(
                 "SAFEDELETE_METRICS names neither emf nor cloudwatch, so that no alarm would ever hear of a failed run"
             )
-        if (self.emails or self.webhooks) and self.topic is not None:
-            raise ValueError(
-                "emails and webhooks are for the topic that is made; subscribe them to the topic that is named"
-            )
         if self.topic is not None and self.topic.split(":")[3] != self.region:
             raise ValueError(
                 f"topic {self.topic} is in another region than {self.region}; no alarm reaches it"
+            )
+        if (self.emails or self.webhooks) and self.topic is not None:
+            raise ValueError(
+                "emails and webhooks are for the topic that is made; subscribe them to the topic that is named"
             )
         if self.policies and self.task_role is not None:
             raise ValueError(

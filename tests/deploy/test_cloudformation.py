@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from safedelete.declare import Inventory, S3Orphans, S3Prefix
 from safedelete.deploy.aws.names import Names, logical
@@ -291,6 +292,10 @@ def test_a_template_beyond_what_cloudformation_takes_is_refused() -> None:
             f'topic = "arn:aws:sns:{REGION}:{ACCOUNT}:oncall"',
             "emails and webhooks are for the topic that is made",
         ),
+        (
+            'variables = { REPORTS_URL = "postgresql://u:hunter2@h/d" }',
+            "variables: REPORTS_URL holds a secret",
+        ),
         ('webhooks = ["http://oncall.example.com/x"]', "ecs.webhooks.0"),
         ('variables = { SAFEDELETE_METRICS = "log,ping:https://x" }', "names neither emf nor cloudwatch"),
         ('policies = { nobody = ["arn:aws:iam::aws:policy/ReadOnlyAccess"] }', "ecs.policies names nobody"),
@@ -302,26 +307,26 @@ def test_a_value_out_of_the_platforms_range_is_told_with_file_and_key(
 ) -> None:
     path = project / "safedelete.toml"
     path.write_text(f"{TOML}{change}\n")
-    assert said in render("cloudformation", expect=2).said
+    found = render("cloudformation", expect=2).said
+    assert said in found
+    assert "hunter2" not in found
     assert not (project / "deploy").exists()
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("name", "value"),
     [
-        "postgresql://u:hunter2@h/d",
-        "redis://:hunter2@h",
-        "mysql://u:hunter2%40@h/d",
-        "postgresql://h/d?password=hunter2",
+        ("REPORTS_URL", "postgresql://u:hunter2@h/d"),
+        ("REPORTS_URL", "redis://:hunter2@h"),
+        ("REPORTS_URL", "postgresql://h/d?password=hunter2"),
+        ("PGPASSWORD", "hunter2"),
+        ("API_TOKEN", "hunter2"),
     ],
 )
-def test_a_password_is_no_plain_variable_and_is_not_repeated(
-    project: Path, render: Rendering, url: str
-) -> None:
-    (project / "safedelete.toml").write_text(f'{TOML}variables = {{ REPORTS_URL = "{url}" }}\n')
-    said = render("cloudformation", expect=2).said
-    assert "variables: REPORTS_URL holds a password" in said
-    assert "hunter2" not in said
+def test_a_secret_is_no_plain_variable_and_is_not_repeated(name: str, value: str) -> None:
+    with pytest.raises(ValidationError, match=f"variables: {name} holds a secret") as raised:
+        ecs(variables={name: value})
+    assert "hunter2" not in str(raised.value.errors()[0]["msg"])
 
 
 def test_an_address_without_a_password_is_a_plain_variable() -> None:

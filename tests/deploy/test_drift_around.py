@@ -206,7 +206,7 @@ def by_hand(mine: Deployment, **environment: str) -> list[Difference]:
 
 def printed(found: list[Difference]) -> str:
     return json.dumps([verb._plain(one) for one in found]) + "".join(
-        f"{change.path}: {verb._or_nothing(change.there)} -> {verb._or_nothing(change.repository)}\n"
+        f"{change.path}: {verb._said(change.there)} -> {verb._said(change.repository)}\n"
         for one in found
         for change in one.changes
     )

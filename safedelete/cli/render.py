@@ -108,7 +108,8 @@ def _rendered(
             from safedelete.deploy.aws import template
 
             made = on_aws(declared, spec, path, image, needs_image=kind is Kind.TASKDEF)
-            for note in made.notes:
+            # The other kinds hold neither alarms nor a topic.
+            for note in made.notes if kind is Kind.CLOUDFORMATION else ():
                 typer.echo(f"[{note.code}] {note.message} {note.hint}", err=True)
             how = {
                 Kind.CLOUDFORMATION: template.template,

@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 from safedelete.core.decision import Finding
 from safedelete.core.findings import Kind
-from safedelete.core.schedule import Gaps, Schedule
+from safedelete.core.schedule import HORIZON, Gaps, Schedule
 
 CLOUDWATCH_REACH: Final = timedelta(days=7)
 """Longest time a CloudWatch alarm can look back."""
 
 NEARLY_FULL: Final = 0.8
 """Share of the shortest gap that a timeout may take before a slow night runs into the next one."""
+
+_MONDAY: Final = date(2026, 1, 5)
+"""From where calendar weeks are looked at: fixed, so that the answer does not change by itself."""
 
 _EVERY_HOUR: Final = timedelta(hours=2)
 
@@ -268,22 +273,43 @@ def local_time_at_risk(job: JobFacts, gaps: Gaps, now: datetime) -> Iterator[Fin
 
 
 def missed_run_not_expressible(job: JobFacts, gaps: Gaps) -> Iterator[Finding]:
-    """SD405: the alarm cannot look back far enough to know that a run is missing."""
+    """SD405: the alarm cannot look back far enough to know that a run is missing, nor does each week have one."""
     if job.alarm != "cloudwatch" or gaps.longest is None:
         return
-    needed = gaps.longest + job.spread + job.timeout + job.grace
-    if needed > CLOUDWATCH_REACH:
+    room = job.spread + job.timeout + job.grace
+    needed = gaps.longest + room
+    if needed > CLOUDWATCH_REACH and not every_week(job.schedule, room):
         yield Finding(
             code="SD405",
             severity="warn",
             target=job.name,
             message=(
                 f"{job.name}: a missing run shows after {needed} (longest gap {gaps.longest}, late start, timeout, grace); a "
-                f"CloudWatch alarm looks back {CLOUDWATCH_REACH.days} days at most."
+                f"CloudWatch alarm looks back {CLOUDWATCH_REACH.days} days, or at calendar weeks where each has a run."
             ),
             numbers={"needed_s": needed.total_seconds(), "reach_s": CLOUDWATCH_REACH.total_seconds()},
             hint="Have an outside watcher pinged, or run more often.",
         )
+
+
+def every_week(schedule: Schedule, room: timedelta) -> bool:
+    """Whether each calendar week of the schedule's zone has a run that also ends in it, at the latest.
+
+    AWS does not say whether its weeks begin on Monday or on Sunday, so both must hold. A ``rate`` begins whenever it is
+    deployed, so no week is certain to have one that does not end in the next.
+    """
+    if schedule.period is not None:
+        return False
+    zone = ZoneInfo(schedule.zone)
+    for first in (_MONDAY, _MONDAY - timedelta(days=1)):
+        weeks = (
+            datetime.combine(first + timedelta(days=7 * n), time(), zone).astimezone(UTC)
+            for n in range(HORIZON.days // 7 + 2)
+        )
+        for start, end in pairwise(weeks):
+            if not any(run + room < end for run in schedule.occurrences(start, end)):
+                return False
+    return True
 
 
 def purge_without_limit(job: JobFacts) -> Iterator[Finding]:

@@ -89,8 +89,10 @@ def test_a_local_time_that_a_change_of_the_clocks_skips_is_told(world: World) ->
     assert codes(world, jobs) == {"SD404": "warn"}
 
 
-def test_a_weekly_job_whose_missing_run_the_platform_cannot_tell_is_told(world: World) -> None:
-    jobs = scheduled(world, "cron(0 4 ? * MON *)")
+def test_a_job_whose_missing_run_the_platform_cannot_tell_is_told(world: World) -> None:
+    weekly = scheduled(world, "cron(0 4 ? * MON *)")
+    assert "SD405" not in codes(world, weekly, "--platform", "ecs")
+    jobs = scheduled(world, "cron(0 4 1 * ? *)")
     assert codes(world, jobs) == {}
     assert codes(world, jobs, "--platform", "ecs")["SD405"] == "warn"
 

@@ -46,28 +46,17 @@ def linted(path: Path) -> list[str]:
     return [f"{match.rule.id} {match.message}" for match in lint_file(path) if match.rule.id[0] in "EW"]
 
 
-# --- the template
+# --- the template; with most of what can be said, it is linted where it is kept (test_golden_aws)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "",
-        'webhooks = ["https://oncall.example.com/key"]',
-        f"""
-task_role = "arn:aws:iam::{ACCOUNT}:role/t"
-execution_role = "arn:aws:iam::{ACCOUNT}:role/e"
-scheduler_role = "arn:aws:iam::{ACCOUNT}:role/s"
-""",
-        f'approver_secrets = {{ U = "arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:approver-AbCdEf" }}',
-        'policies = { reminders = ["arn:aws:iam::aws:policy/AmazonSESFullAccess"] }',
-    ],
-)
-def test_the_linter_has_nothing_to_say(project: Path, render: Rendering, settings: str) -> None:
-    path = project / "safedelete.toml"
-    path.write_text(f"{TOML}{settings}\n")
+def test_the_linter_has_nothing_to_say_where_the_roles_are_there_already(
+    project: Path, render: Rendering
+) -> None:
+    roles = [f'{what}_role = "arn:aws:iam::{ACCOUNT}:role/x"' for what in ("task", "execution", "scheduler")]
+    (project / "safedelete.toml").write_text("\n".join([TOML, *roles, ""]))
     render("cloudformation")
     assert linted(project / "deploy" / TEMPLATE) == []
+    assert not of(project, "AWS::IAM::Role")
 
 
 def test_the_linter_has_nothing_to_say_where_the_image_comes_at_deploy_time(

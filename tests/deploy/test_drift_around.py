@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -19,8 +21,10 @@ from safedelete.deploy.drift.around import around
 from safedelete.deploy.drift.compare import compare
 from safedelete.deploy.drift.model import Difference
 from safedelete.deploy.drift.read import Aws, read
+from safedelete.deploy.spec import NAME
 from safedelete.errors import StoreError
-from tests.deploy.aws import ACCOUNT, REGION, Services, as_rendered, made
+from tests.deploy.aws import ACCOUNT, JOBS, REGION, TOML, Services, as_rendered, made
+from tests.e2e.world import run_here
 
 POLICY = f"arn:aws:iam::{ACCOUNT}:policy/mail"
 RULE = "safedelete-task-failed"
@@ -165,6 +169,18 @@ def test_nobody_asks_another_accounts_topic_who_listens() -> None:
     assert differences(other, subscriptions=None) == []
     named = made(topic=f"arn:aws:sns:{REGION}:{ACCOUNT}:oncall")
     assert [one.kind.value for one in differences(named, subscriptions=[])] == ["unheard topic"]
+
+
+def test_it_is_said_that_another_accounts_topic_was_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"arn:aws:sns:{REGION}:210987654321:oncall"
+    (tmp_path / "jobs.py").write_text(JOBS)
+    (tmp_path / NAME).write_text(re.sub("emails = .*", f'topic = "{topic}"', TOML))
+    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
+    arguments = ["drift", str(tmp_path / "jobs.py")]
+    assert f"Who listens to {topic} was not looked at" in run_here(arguments, {}).out
+    assert run_here([*arguments, "--json"], {}).document["unchecked"] == [topic]
 
 
 def test_statements_are_compared_however_they_are_written(mine: Deployment) -> None:

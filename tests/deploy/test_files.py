@@ -57,7 +57,9 @@ def test_check_says_which_file_takes_force(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
     (tmp_path / "safedelete.toml").write_text(TOML)
     arguments = ["render", "cloudformation", str(tmp_path / "jobs.py"), "--out", str(tmp_path / "deploy")]
-    assert "--force" not in run_here([*arguments, "--check"], {}).said
+    said = run_here([*arguments, "--check"], {}).said
+    assert "--force" not in said
+    assert "SD410" not in said
     (tmp_path / "deploy").mkdir()
     path = tmp_path / "deploy" / "safedelete.cloudformation.yaml"
     path.write_text("Resources: {}\n")

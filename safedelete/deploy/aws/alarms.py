@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
+from datetime import timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from safedelete.core.event import ENDED, JOB_LABEL, NAMESPACE, Ending
-from safedelete.core.schedule import HORIZON, Schedule
+from safedelete.core.lint import every_week
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.jobs import Deployed
@@ -26,9 +24,6 @@ WARM_UP: Final = timedelta(minutes=2880)
 
 START: Final = timedelta(minutes=10)
 """From a schedule's instant to the first line of code: Scheduler is a minute late, and Fargate pulls the image."""
-
-_MONDAY: Final = date(2026, 1, 5)
-"""From where calendar weeks are looked at: fixed, so that what is rendered does not change by itself."""
 
 
 def alarms(jobs: Sequence[Deployed], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -55,31 +50,11 @@ def overdue(job: Deployed, ecs: Ecs) -> timedelta:
 
 def expressible(job: Deployed, ecs: Ecs) -> bool:
     """Whether an alarm can know that a run is missing: it looks back a week, or at whole calendar weeks."""
-    return _hours(job, ecs) * HOUR <= WEEK or _every_week(job.schedule, late(ecs) + job.timeout + job.grace)
+    return _hours(job, ecs) * HOUR <= WEEK or every_week(job.schedule, late(ecs) + job.timeout + job.grace)
 
 
 def _hours(job: Deployed, ecs: Ecs) -> int:
     return -(-overdue(job, ecs) // timedelta(hours=1))
-
-
-def _every_week(schedule: Schedule, room: timedelta) -> bool:
-    """Whether each calendar week of the schedule's zone has a run that also ends in it, at the latest.
-
-    AWS does not say whether its weeks begin on Monday or on Sunday, so both must hold. A ``rate`` begins whenever it is
-    deployed, so no week is certain to have one that does not end in the next.
-    """
-    if schedule.period is not None:
-        return False
-    zone = ZoneInfo(schedule.zone)
-    for first in (_MONDAY, _MONDAY - timedelta(days=1)):
-        weeks = (
-            datetime.combine(first + timedelta(days=7 * n), time(), zone).astimezone(UTC)
-            for n in range(HORIZON.days // 7 + 2)
-        )
-        for start, end in pairwise(weeks):
-            if not any(run + room < end for run in schedule.occurrences(start, end)):
-                return False
-    return True
 
 
 def _failed(job: Deployed, ecs: Ecs) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_what_is_unknown_breaks_no_rule() -> None:
         ({"grace": 120 * SECOND}, "SD403", "refuse"),
         ({"schedule": parse("30 2 * * *", "Europe/Berlin")}, "SD404", "warn"),
         ({"schedule": parse("cron(30 2 * * ? *)", "Europe/Berlin")}, "SD404", "warn"),
-        ({"schedule": parse("@weekly")}, "SD405", "warn"),
+        ({"schedule": parse("50 23 * * SUN")}, "SD405", "warn"),
         ({"schedule": parse("cron(0 4 1 * ? *)")}, "SD405", "warn"),
         ({"limited": False}, "SD406", "warn"),
         ({"lease": 5 * SECOND}, "SD407", "refuse"),

@@ -1,4 +1,4 @@
-"""A schedule as systemd's ``OnCalendar`` expressions."""
+"""A schedule as systemd's ``OnCalendar`` expressions, proven to run at the same instants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import NoReturn
 
-from safedelete.core.schedule import Schedule
+from safedelete.core.schedule import Schedule, parse
 from safedelete.core.schedule_fields import Days, Pattern
+from safedelete.deploy.instants import difference
 from safedelete.errors import ConfigError
 
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -17,11 +18,26 @@ _MINUTE = timedelta(minutes=1)
 
 
 def on_calendar(job: str, schedule: Schedule) -> list[str]:
-    """Return the expressions whose times together are the schedule's.
+    """Return the expressions whose runs together are the schedule's own.
 
     Raises:
-        ConfigError: systemd has no expression for it.
+        ConfigError: systemd has no expression for it, or would run it at other instants when the clock changes.
     """
+    lines = _translated(job, schedule)
+    odd = difference(schedule, [parse(line) for line in lines])
+    if odd is not None:
+        other = f", or declare what systemd does: schedule={lines[0]!r}" if len(lines) == 1 else ""
+        _refuse(
+            job,
+            schedule,
+            f"when the clock of {schedule.zone} changes, systemd {odd.how} the run of {odd.at:%Y-%m-%d %H:%M} UTC: it "
+            "skips local times that do not exist and runs repeated ones once.",
+            f"Say tz='UTC', choose hours that no change touches{other}.",
+        )
+    return lines
+
+
+def _translated(job: str, schedule: Schedule) -> list[str]:
     if schedule.pattern is None:
         assert schedule.period is not None
         return [_rate(job, schedule, schedule.period)]

@@ -1,11 +1,13 @@
-"""A schedule as OnCalendar runs at the same instants as the schedule, by systemd's own word."""
+"""A schedule as OnCalendar runs at the same instants as the schedule, by systemd's own word, or is refused."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
 
@@ -15,12 +17,17 @@ from safedelete.errors import ConfigError
 from tests.deploy.conftest import made
 
 FROM = datetime(2026, 1, 1, tzinfo=UTC)
+TO = FROM + timedelta(days=800)
+LATE = datetime(2100, 1, 1, tzinfo=UTC)
 SYSTEMD = shutil.which("systemd-analyze")
+needs_systemd = pytest.mark.skipif(SYSTEMD is None, reason="there is no systemd-analyze here")
 
 SCHEDULES = [
     ("15 3 * * *", "Europe/Berlin"),
     ("*/20 6-8 * 2,11 *", "UTC"),
     ("0 4 13 * 5", "UTC"),
+    ("0 4 13 * 5", "Europe/Berlin"),
+    ("0 4 29 2 *", "Europe/Berlin"),
     ("0 4 * * 1-5", "America/New_York"),
     ("@weekly", "UTC"),
     ("cron(15 3 * * ? *)", "Australia/Lord_Howe"),
@@ -36,44 +43,67 @@ SCHEDULES = [
     ("rate(15 minutes)", "UTC"),
     ("Mon..Fri *-*~07/1 03:15:00", "UTC"),
     ("*-02~03 04:00", "Europe/Berlin"),
+    # AWS and systemd both leave the repeated hour out.
+    ("cron(30 2 * * ? *)", "Europe/Berlin"),
+    ("cron(0/15 * * * ? *)", "Europe/Berlin"),
 ]
+
+CHANGES = [
+    ("Europe/Berlin", "2026-03-29 00:20", "2026-10-24 23:20"),
+    ("America/New_York", "2026-03-08 06:20", "2026-11-01 04:20"),
+    # By half an hour.
+    ("Australia/Lord_Howe", "2026-04-04 13:50", "2026-10-03 14:50"),
+    # At midnight.
+    ("America/Havana", "2026-03-08 04:20", "2026-11-01 03:20"),
+]
+
+
+def runs(lines: Sequence[str], after: datetime, count: int) -> list[list[datetime]]:
+    """Return what systemd says: the next runs of each line."""
+    assert SYSTEMD is not None
+    base = f"--base-time={after:%Y-%m-%d %H:%M:%S} UTC"
+    done = subprocess.run(
+        [SYSTEMD, "calendar", base, f"--iterations={count}", *lines],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"TZ": "UTC", "LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+    )
+    found = [
+        re.findall(r"(?:elapse|Iter\. #\d+|Iteration #\d+): \w{3} (\S+ \S+) UTC", block)
+        for block in done.stdout.split("\n\n")
+    ]
+    assert len(found) == len(lines)
+    return [[datetime.fromisoformat(f"{at}+00:00") for at in block] for block in found]
+
+
+def together(lines: Sequence[str]) -> list[datetime]:
+    return sorted({at for line in lines for at in parse(line).occurrences(FROM, TO)})
 
 
 @pytest.mark.parametrize(("text", "zone"), SCHEDULES)
 def test_the_times_are_the_schedules_own(text: str, zone: str) -> None:
     schedule = parse(text, zone)
-    again = sorted(
-        {
-            at
-            for line in on_calendar("a-job", schedule)
-            for at in parse(line).occurrences(FROM, FROM + timedelta(days=800))
-        }
-    )
-    # The cases lie outside of DST changes, where cron and systemd differ.
-    assert again == list(schedule.occurrences(FROM, FROM + timedelta(days=800)))
+    assert together(on_calendar("a-job", schedule)) == list(schedule.occurrences(FROM, TO))
 
 
-@pytest.mark.skipif(SYSTEMD is None, reason="there is no systemd-analyze here")
-@pytest.mark.parametrize(("text", "zone"), SCHEDULES)
-def test_systemd_reads_them_as_we_do(text: str, zone: str) -> None:
-    assert SYSTEMD is not None
-    for line in on_calendar("a-job", parse(text, zone)):
-        done = subprocess.run(
-            [SYSTEMD, "calendar", "--base-time=2026-01-01 00:00:00 UTC", "--iterations=5", line],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"TZ": "UTC", "LC_ALL": "C", "PATH": "/usr/bin:/bin"},
-        )
-        found = re.findall(r"(?:elapse|Iter\. #\d+|Iteration #\d+): \w{3} (\S+ \S+) UTC", done.stdout)
-        at = [datetime.fromisoformat(f"{when}+00:00") for when in found]
-        ours = []
-        after = FROM
-        while len(ours) < len(at) and (run := parse(line).next(after)) is not None:
-            ours.append(run)
-            after = run
-        assert at
-        assert at == ours, line
+@needs_systemd
+def test_systemd_reads_them_as_we_do() -> None:
+    lines = [line for text, zone in SCHEDULES for line in on_calendar("a-job", parse(text, zone))]
+    for line, found in zip(lines, runs(lines, FROM, 5), strict=True):
+        assert found, line
+        assert found == list(islice(parse(line).occurrences(FROM + timedelta(seconds=1), LATE), len(found)))
+
+
+@needs_systemd
+@pytest.mark.parametrize(("zone", "forward", "back"), CHANGES)
+def test_systemd_treats_a_change_of_the_clock_as_we_say_it_does(zone: str, forward: str, back: str) -> None:
+    times = ["*:00,15,30,45:00", "02:30:00", "01:45:00", "00:30:00", "00..03:10:00"]
+    lines = [f"*-*-* {time} {zone}" for time in times]
+    for day in (forward, back):
+        after = datetime.fromisoformat(f"{day}+00:00")
+        for line, found in zip(lines, runs(lines, after, 10), strict=True):
+            assert found == list(islice(parse(line).occurrences(after, LATE), 10)), line
 
 
 @pytest.mark.parametrize(
@@ -83,3 +113,30 @@ def test_what_systemd_cannot_express_is_refused_with_what_to_do(text: str) -> No
     with pytest.raises(ConfigError, match="cannot be a systemd timer") as error:
         on_calendar("a-job", made("a-job", text).schedule)
     assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "instead", "longest"),
+    [
+        # cron runs it when the gap ends, systemd not at all.
+        ("30 2 * * *", "leaves out the run of 2026-03-29 01:00 UTC", "*-*-* 02:30:00 Europe/Berlin", 47 * 60),
+        # cron follows the clock and runs twice.
+        (
+            "*/15 * * * *",
+            "leaves out the run of 2026-10-25 01:00 UTC",
+            "*-*-* *:00,15,30,45:00 Europe/Berlin",
+            75,
+        ),
+    ],
+)
+def test_what_systemd_would_run_at_other_instants_is_refused_and_what_it_does_can_be_declared(
+    text: str, said: str, instead: str, longest: int
+) -> None:
+    with pytest.raises(ConfigError, match="cannot be a systemd timer") as error:
+        on_calendar("a-job", parse(text, "Europe/Berlin"))
+    assert said in str(error.value)
+    assert repr(instead) in error.value.hint
+    other = made("a-job", instead, timeout=timedelta(minutes=1))
+    assert on_calendar("a-job", other.schedule) == [instead]
+    # The alarm on a missed run then waits for as long as systemd does.
+    assert other.longest == timedelta(minutes=longest)

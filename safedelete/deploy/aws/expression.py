@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
+from collections.abc import Collection
 from typing import Final, NoReturn
-from zoneinfo import ZoneInfo
 
-from safedelete.core.schedule import HORIZON, Schedule, parse
+from safedelete.core.schedule import Schedule, parse
 from safedelete.core.schedule_fields import Days, Pattern, times_of
+from safedelete.deploy.instants import difference
 from safedelete.errors import ConfigError
 
 LONGEST: Final = 256
 """Letters that an expression may have."""
 
-_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""From where clock changes are looked at: fixed, so that the same schedule is always translated or always refused."""
-
 _WEEK: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-_DAY: Final = timedelta(days=1)
 _CRON: Final = "Declare a job for each part, or write cron(...), which says what AWS does."
 
 
@@ -102,33 +96,15 @@ def _prove(job: str, schedule: Schedule, pattern: Pattern, text: str) -> None:
     assert other is not None
     rules = [(p.times, p.months, p.years, p.days.of(2028, 2), p.days.of(2026, 3)) for p in (pattern, other)]
     assert rules[0] == rules[1], (schedule.text, text)
-    for start in _changes(schedule.zone):
-        end = start + 3 * _DAY
-        ours, theirs = (set(s.occurrences(start, end)) for s in (schedule, again))
-        odd = sorted(ours ^ theirs)
-        if odd:
-            at = odd[0]
-            how = "leaves out" if at in ours else "adds"
-            _refuse(
-                job,
-                schedule,
-                f"when the clock of {schedule.zone} changes, AWS {how} the run of {at:%Y-%m-%d %H:%M} UTC: it skips "
-                "local times that do not exist and runs repeated ones once.",
-                "Say tz='UTC', choose hours that no change touches, or write cron(...), which says what AWS does.",
-            )
-
-
-def _changes(zone: str) -> Iterator[datetime]:
-    """Yield an instant a day before each change of a zone's clock, for two years."""
-    if zone == "UTC":
-        return
-    there = ZoneInfo(zone)
-    first = _FROM.date()
-    days: Sequence[date] = [first + n * _DAY for n in range(HORIZON.days + 1)]
-    for day, following in pairwise(days):
-        offsets = [datetime.combine(d, time(), there).utcoffset() for d in (day, following)]
-        if offsets[0] != offsets[1]:
-            yield datetime.combine(day, time(), UTC) - _DAY
+    odd = difference(schedule, [again])
+    if odd is not None:
+        _refuse(
+            job,
+            schedule,
+            f"when the clock of {schedule.zone} changes, AWS {odd.how} the run of {odd.at:%Y-%m-%d %H:%M} UTC: it skips "
+            "local times that do not exist and runs repeated ones once.",
+            "Say tz='UTC', choose hours that no change touches, or write cron(...), which says what AWS does.",
+        )
 
 
 def _listed(values: Collection[int], every: Collection[int]) -> str:

@@ -99,7 +99,7 @@ def _rendered(
         case Kind.PROMETHEUS:
             from safedelete.deploy import prometheus
 
-            return prometheus.render(deployed(declared), spec.prometheus)
+            return prometheus.render(deployed(declared), spec.prometheus, spec.environment)
         case Kind.GRANTS:
             from safedelete.deploy import grants
 

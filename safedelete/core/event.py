@@ -20,6 +20,9 @@ NAMESPACE: Final = "safedelete"
 JOB_LABEL: Final = "job_name"
 """Not ``job``, which Prometheus gives to every scrape."""
 
+ENVIRONMENT_LABEL: Final = "environment"
+"""Where several environments tell one Prometheus: production's silence must not hide behind staging's success."""
+
 
 class Ending(StrEnum):
     """How a run ended, as an alarm needs it: coarser than a run's state in the ledger."""

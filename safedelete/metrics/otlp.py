@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safedelete.core.event import JOB_LABEL, NAMESPACE, RunEvent, lasting
+from safedelete.core.event import ENVIRONMENT_LABEL, JOB_LABEL, NAMESPACE, RunEvent, lasting
 from safedelete.metrics.addresses import SECONDS, web_address, without_password
 
 
@@ -34,9 +34,10 @@ class OtlpSink:
             [reader], resource=Resource.create({"service.name": NAMESPACE}), shutdown_on_exit=False
         )
         meter = provider.get_meter(NAMESPACE)
+        whose = {JOB_LABEL: event.job, ENVIRONMENT_LABEL: event.environment}
         for metric, number in lasting(event).items():
             gauge = meter.create_gauge(metric.series, unit=_UNITS[metric.unit], description=metric.meaning)
-            gauge.set(number, {JOB_LABEL: event.job, **dict(metric.labels)})
+            gauge.set(number, {**whose, **dict(metric.labels)})
         data = reader.get_metrics_data()
         exporter = OTLPMetricExporter(endpoint=self._url, timeout=SECONDS)
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from safedelete.core.event import (
     ENDED,
+    ENVIRONMENT_LABEL,
     JOB_LABEL,
     SERIES_CRASHED_AT,
     SERIES_ENDED_AT,
@@ -42,7 +43,7 @@ TOLD_BY_TIME: Final = frozenset({STARTED, ENDED[Ending.SKIPPED], ENDED[Ending.CR
 
 
 class TextfileSink:
-    """A file a job in a directory of node_exporter's textfile collector, replaced in one step.
+    """A file a job and environment in a directory of node_exporter's textfile collector, replaced in one step.
 
     What an event does not tell is kept from the file as it was: a failed run must not take away when the last
     successful one ended, which the alert on missed runs goes by.
@@ -59,7 +60,7 @@ class TextfileSink:
         """Replace the job's file."""
         from prometheus_client import generate_latest
 
-        path = self.path_of(event.job)
+        path = self.path_of(event)
         fresh = generate_latest(registry(event)).decode()
         named = set(_series(fresh))
         # In the same directory, so that the replacement is one step; without .prom, so that it is not collected.
@@ -67,7 +68,7 @@ class TextfileSink:
         with _alone(path.parent):
             before = _read(path)
             kept = "".join(block for name, block in _blocks(before) if name not in named)
-            others = {name: _of_others(block, event.job) for name, block in _blocks(before)}
+            others = {name: _of_others(block, event) for name, block in _blocks(before)}
             now = "".join(block + others.get(name, "") for name, block in _blocks(fresh))
             try:
                 scratch.write_text(kept + now, encoding="utf-8")
@@ -79,16 +80,22 @@ class TextfileSink:
 
     def missing(self) -> str:
         """Say why nothing can be written there; empty where it can. Reads only."""
-        home = self._path.parent if self._path.suffix == ".prom" else self._path
+        home = self.home
         if not home.is_dir():
             return f"{home} is not a directory."
         return "" if os.access(home, os.W_OK | os.X_OK) else f"{home} cannot be written to."
 
-    def path_of(self, job: str) -> Path:
-        """Return a job's file."""
+    @property
+    def home(self) -> Path:
+        """The directory that is written to."""
+        return self._path.parent if self._path.suffix == ".prom" else self._path
+
+    def path_of(self, event: RunEvent) -> Path:
+        """Return the file of an event's job and environment."""
         if self._path.suffix == ".prom":
             return self._path
-        return self._path / f"safedelete_{re.sub(r'[^A-Za-z0-9_-]', '_', job)}.prom"
+        words = "_".join(word for word in ("safedelete", event.environment, event.job) if word)
+        return self._path / f"{re.sub(r'[^A-Za-z0-9_-]', '_', words)}.prom"
 
 
 class PushgatewaySink:
@@ -122,7 +129,7 @@ class PushgatewaySink:
             url,
             job="safedelete",
             registry=registry(event, pushed=True),
-            grouping_key={JOB_LABEL: event.job},
+            grouping_key=_whose(event),
             timeout=5,
             handler=handler,
         )
@@ -133,12 +140,12 @@ def registry(event: RunEvent, *, pushed: bool = False) -> CollectorRegistry:
 
     Args:
         event: The event.
-        pushed: The gateway adds the job's label itself, from the group.
+        pushed: The gateway adds the labels of job and environment itself, from the group.
     """
     from prometheus_client import CollectorRegistry, Gauge
 
     made = CollectorRegistry()
-    always = {} if pushed else {JOB_LABEL: event.job}
+    always = {} if pushed else _whose(event)
     gauges: dict[str, Gauge] = {}
 
     def put(series: str, meaning: str, labels: dict[str, str], number: float) -> None:
@@ -153,6 +160,10 @@ def registry(event: RunEvent, *, pushed: bool = False) -> CollectorRegistry:
     for series, at in _times(event):
         put(series, TIMES[series], {}, at)
     return made
+
+
+def _whose(event: RunEvent) -> dict[str, str]:
+    return {JOB_LABEL: event.job, ENVIRONMENT_LABEL: event.environment}
 
 
 def _times(event: RunEvent) -> Iterator[tuple[str, float]]:
@@ -207,10 +218,15 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         yield name, "".join(lines)
 
 
-def _of_others(block: str, job: str) -> str:
-    """Return a series' numbers of other jobs, where several share one file."""
-    own = f'{JOB_LABEL}="{job}"'
-    return "".join(line for line in block.splitlines(keepends=True) if line[0] != "#" and own not in line)
+def _of_others(block: str, event: RunEvent) -> str:
+    """Return a series' numbers of other jobs and environments, where several share one file."""
+    own = [f'{name}="{_escaped(value)}"' for name, value in _whose(event).items()]
+    lines = block.splitlines(keepends=True)
+    return "".join(line for line in lines if line[0] != "#" and not all(label in line for label in own))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _series(text: str) -> Iterator[str]:

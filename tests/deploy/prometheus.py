@@ -16,7 +16,7 @@ from safedelete.testing.servers.machine import Account, ServerUnavailableError, 
 from safedelete.testing.servers.process import Server
 
 CONFIG = """
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}
 rule_files: ["{rules}"]
 scrape_configs: [{{job_name: node, static_configs: [{{targets: ["{target}"]}}]}}]
 """

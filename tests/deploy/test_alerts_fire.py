@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from safedelete.core.event import Ending
@@ -32,6 +33,10 @@ def digest(run):
 """
 
 
+def tell(sink: TextfileSink, how: Ending, job: str, at: datetime, environment: str = "production") -> None:
+    sink.send(event(how, ExitCode.DONE, job=job, environment=environment, started_at=at, ended_at=at))
+
+
 def test_a_failed_and_a_missed_run_each_fire_and_a_healthy_job_does_not(
     project: Path, render: Rendering, tmp_path: Path
 ) -> None:
@@ -41,7 +46,7 @@ def test_a_failed_and_a_missed_run_each_fire_and_a_healthy_job_does_not(
     folder.mkdir()
     env = {
         "SAFEDELETE_DATABASE_URL": f"sqlite:///{tmp_path}/app.db",
-        "SAFEDELETE_ENVIRONMENT": "test",
+        "SAFEDELETE_ENVIRONMENT": "production",
         "SAFEDELETE_METRICS": f"textfile:{folder}",
     }
     jobs = str(project / "jobs.py")
@@ -52,15 +57,13 @@ def test_a_failed_and_a_missed_run_each_fire_and_a_healthy_job_does_not(
     assert run_here(["pause", jobs, "reminders", "--reason", "INC-1"], env).code == 0
     assert run_here(["run", jobs, "reminders"], env).code == 5
     now = datetime.now(UTC)
-    TextfileSink(folder).send(event(Ending.CRASHED, ExitCode.STORE, job="digest", ended_at=now))
+    send = partial(tell, TextfileSink(folder))
+    send(Ending.CRASHED, "digest", now)
     assert run_here(["run", jobs, "digest"], env).code == 0
-    # Two hours ago the backup ran for the last time.
-    ago = datetime.now(UTC) - timedelta(hours=2)
-    TextfileSink(folder).send(
-        event(
-            Ending.SUCCEEDED, ExitCode.DONE, job="backup", started_at=ago, ended_at=ago + timedelta(minutes=1)
-        )
-    )
+    # Two hours ago the backup ran for the last time; another environment's, a minute ago.
+    send(Ending.SUCCEEDED, "backup", now - timedelta(hours=2))
+    send(Ending.SUCCEEDED, "backup", now - timedelta(minutes=1), environment="staging")
+    send(Ending.SUCCEEDED, "reminders", now + timedelta(minutes=1), environment="staging")
     with (
         collector(folder) as target,
         started(lambda: Prometheus(project / "deploy" / "safedelete.rules.yml", target)) as prometheus,

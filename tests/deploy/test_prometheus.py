@@ -1,4 +1,4 @@
-"""The alert rules pass promtool, their own tests hold their thresholds, and a real Prometheus fires them."""
+"""The alert rules pass promtool, and their own tests hold every threshold and whose series they look at."""
 
 from __future__ import annotations
 
@@ -6,78 +6,139 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.deploy.conftest import JOBS, Rendering
+from safedelete.deploy.prometheus import RULES, render
+from safedelete.deploy.spec import Prometheus
+from safedelete.errors import ConfigError
+from tests.deploy.conftest import made
 
 PROMTOOL = shutil.which("promtool")
-TESTS = ("safedelete-reminders.tests.yml", "safedelete-backup.tests.yml")
-
-pytestmark = pytest.mark.skipif(
+needs_promtool = pytest.mark.skipif(
     PROMTOOL is None and not os.environ.get("CI"), reason="there is no promtool here (Debian: prometheus)"
 )
+# What a name may hold must reach PromQL as it is.
+SPEC, ENVIRONMENT = Prometheus(labels={"team": "data"}, runbook="https://example.com/{alert}"), 'a "b" \\'
+ALERTS = {"Crashed", "Failed", "GuardRefused", "Missed", "NeverReported", "Slow"}
+
+
+@pytest.fixture(scope="module")
+def files() -> Mapping[str, str]:
+    jobs = [
+        made("reminders", "*/15 * * * *"),
+        made("backup", "cron(30 1 ? * 2#1 *)", tz="Europe/Berlin", timeout=timedelta(hours=2)),
+    ]
+    return render(jobs, SPEC, ENVIRONMENT)
 
 
 def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     assert PROMTOOL is not None, "CI needs promtool"
-    return subprocess.run([PROMTOOL, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-
-
-def test_promtool_accepts_the_rules_and_their_tests_pass(project: Path, render: Rendering) -> None:
-    render("prometheus")
-    folder = project / "deploy"
-    checked = promtool(folder, "check", "rules", "--lint-fatal", "safedelete.rules.yml")
-    assert checked.returncode == 0, checked.stderr
-    assert "12 rules found" in checked.stdout
-    tested = promtool(folder, "test", "rules", *TESTS)
-    assert tested.returncode == 0, tested.stdout + tested.stderr
-
-
-def thresholds(text: str) -> list[str]:
-    return re.findall(r"(?:expr: .*[<>] |for: )(\d+)", text)
-
-
-def test_the_tests_catch_every_threshold_that_is_changed(project: Path, render: Rendering) -> None:
-    render("prometheus")
-    rules = project / "deploy" / "safedelete.rules.yml"
-    text = rules.read_text()
-    assert len(thresholds(text)) == 8
-    places = [match.span(1) for match in re.finditer(r"(?:expr: .*[<>] |for: )(\d+)", text)]
-    for start, end in places:
-        for factor in (0.5, 10):
-            changed = str(int(int(text[start:end]) * factor))
-            rules.write_text(text[:start] + changed + text[end:])
-            assert promtool(project / "deploy", "test", "rules", *TESTS).returncode != 0, (
-                text[start - 60 : end],
-                factor,
-            )
-
-
-def test_overdue_is_the_longest_gap_the_timeout_and_the_grace(project: Path, render: Rendering) -> None:
-    (project / "jobs.py").write_text(
-        JOBS.replace('"*/15 * * * *"', '"cron(30 2 * * ? *)", tz="Europe/Berlin"')
+    # What fails goes to standard error, among the names on standard output.
+    return subprocess.run(
+        [PROMTOOL, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    render("prometheus")
-    rules = yaml.safe_load((project / "deploy" / "safedelete.rules.yml").read_text())["groups"][0]["rules"]
-    missed = next(r for r in rules if r["alert"] == "SafedeleteMissed" and "reminders" in r["expr"])
+
+
+def failing(folder: Path, cases: Mapping[str, Mapping[str, str]]) -> dict[str, set[str]]:
+    """Run the tests of several sets of files in one process; returns the alerts that were not as expected."""
+    found: dict[str, set[str]] = {}
+    for case, files in cases.items():
+        (folder / case).mkdir()
+        for name, text in files.items():
+            (folder / case / name).write_text(text)
+    tests = [f"{case}/{name}" for case, files in cases.items() for name in files if name != RULES]
+    done = promtool(folder, "test", "rules", *tests)
+    for block in done.stdout.split("Unit Testing:  ")[1:]:
+        path, _, rest = block.partition("\n")
+        assert rest.lstrip().startswith(("SUCCESS", "FAILED")), block
+        alerts = set(re.findall(r"alertname: Safedelete(\w+)", rest))
+        assert bool(alerts) == rest.lstrip().startswith("FAILED"), block
+        found[path.strip()] = alerts
+    assert set(found) == set(tests), done.stdout
+    return found
+
+
+def rules_of(files: Mapping[str, str]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = yaml.safe_load(files[RULES])["groups"][0]["rules"]
+    return found
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules_and_their_tests_pass(files: Mapping[str, str], tmp_path: Path) -> None:
+    assert failing(tmp_path, {"as-rendered": files}) == {
+        f"as-rendered/safedelete-{job}.tests.yml": set() for job in ("reminders", "backup")
+    }
+    checked = promtool(tmp_path / "as-rendered", "check", "rules", "--lint-fatal", RULES)
+    assert checked.returncode == 0, checked.stdout
+    assert "12 rules found" in checked.stdout
+
+
+@needs_promtool
+def test_the_tests_catch_every_threshold_that_is_changed(files: Mapping[str, str], tmp_path: Path) -> None:
+    threshold = re.compile(r"((?:expr: .*[<>] |for: ))(\d+)")
+    assert len(threshold.findall(files[RULES])) == 2 * 4
+
+    def times(factor: float) -> Mapping[str, str]:
+        changed = threshold.sub(lambda found: f"{found[1]}{int(int(found[2]) * factor)}", files[RULES])
+        return {**files, RULES: changed}
+
+    for alerts in failing(tmp_path, {"halved": times(0.5), "tenfold": times(10)}).values():
+        assert alerts == {"Crashed", "Missed", "NeverReported", "Slow"}
+
+
+@needs_promtool
+def test_the_tests_catch_a_rule_that_looks_at_anything_but_the_newest_run_of_its_environment(
+    files: Mapping[str, str], tmp_path: Path
+) -> None:
+    mine = {RULES: files[RULES], "safedelete-reminders.tests.yml": files["safedelete-reminders.tests.yml"]}
+    changes = {
+        # pattern, what stands for it, the alerts that must notice
+        "any-environment": (r',environment="(?:[^"\\]|\\.)*"', "", {"Failed", "NeverReported", "Slow"}),
+        "any-job": (r'job_name="reminders",', "", {"NeverReported"}),
+        "any-host": (r" and ignoring .*? == scalar\(max\(.*?\)\)", "", {"Failed", "Slow"}),
+        "each-host": (r"max by \(job_name, environment\)", "", ALERTS - {"NeverReported"}),
+        "oldest-host": (r"max by", "min by", {"Crashed", "Failed", "Missed"}),
+        "no-interruption": (r"failed\|interrupted", "failed", {"Failed"}),
+        "no-failure": (r"failed\|interrupted", "interrupted", {"Failed"}),
+        "other-end": ('ending="refused"', 'ending="skipped"', {"GuardRefused"}),
+    }
+    cases = {
+        name: {**mine, RULES: re.sub(pattern, other, mine[RULES])}
+        for name, (pattern, other, _) in changes.items()
+    }
+    found = failing(tmp_path, cases)
+    for name, (*_, alerts) in changes.items():
+        assert found[f"{name}/safedelete-reminders.tests.yml"] >= alerts, name
+
+
+def test_overdue_is_the_longest_gap_the_timeout_and_the_grace() -> None:
+    job = made("reminders", "cron(30 2 * * ? *)", tz="Europe/Berlin")
+    [missed] = [r for r in rules_of(render([job], SPEC, "x")) if r["alert"] == "SafedeleteMissed"]
     # 47 hours lie between two runs in spring; 5 minutes of timeout, 20 s of grace.
     assert missed["expr"].endswith(f"> {47 * 3600 + 300 + 20}")
 
 
-def test_every_alert_has_its_labels_and_its_runbook(project: Path, render: Rendering) -> None:
-    render("prometheus")
-    rules = yaml.safe_load((project / "deploy" / "safedelete.rules.yml").read_text())["groups"][0]["rules"]
-    assert {rule["alert"] for rule in rules} == {
-        "SafedeleteCrashed",
-        "SafedeleteFailed",
-        "SafedeleteGuardRefused",
-        "SafedeleteMissed",
-        "SafedeleteNeverReported",
-        "SafedeleteSlow",
-    }
+def test_every_alert_has_its_labels_and_its_runbook(files: Mapping[str, str]) -> None:
+    rules = rules_of(files)
+    assert {rule["alert"] for rule in rules} == {f"Safedelete{alert}" for alert in ALERTS}
     for rule in rules:
-        assert rule["labels"]["team"] == "data"
-        assert rule["annotations"]["runbook_url"] == f"https://example.com/{rule['alert']}"
+        assert {("environment", ENVIRONMENT), ("severity", "critical"), ("team", "data")} <= set(
+            rule["labels"].items()  # type: ignore[attr-defined]
+        )
+        assert rule["annotations"]["runbook_url"] == f"https://example.com/{rule['alert']}"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["job_name", "environment"])
+def test_a_label_that_every_alert_has_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"prometheus.labels.{name}"):
+        render([made("reminders", "rate(1 hour)")], Prometheus(labels={name: "x"}), "production")

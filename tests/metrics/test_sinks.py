@@ -29,6 +29,7 @@ from tests.metrics.conftest import AT, RUN, event
 from tests.metrics.listening import Listener
 
 HOUR = timedelta(hours=1)
+OWN = {"job_name": "expired-uploads", "environment": "test"}
 APART = {ENDED[Ending.SKIPPED], ENDED[Ending.CRASHED]}
 
 
@@ -93,8 +94,13 @@ def read(path: Path) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
+def file_in(folder: Path) -> Path:
+    (path,) = folder.glob("*.prom")
+    return path
+
+
 def value(path: Path, series: str, **labels: str) -> float | None:
-    return read(path).get((series, tuple(sorted({"job_name": "expired-uploads", **labels}.items()))))
+    return read(path).get((series, tuple(sorted({**OWN, **labels}.items()))))
 
 
 def test_a_text_file_holds_every_number_and_nothing_stays_beside_it(
@@ -102,7 +108,7 @@ def test_a_text_file_holds_every_number_and_nothing_stays_beside_it(
 ) -> None:
     TextfileSink(tmp_path).send(success)
     (path,) = tmp_path.iterdir()
-    assert path.name == "safedelete_expired-uploads.prom"
+    assert path.name == "safedelete_test_expired-uploads.prom"
     assert path.stat().st_mode & 0o044 == 0o044
     for metric, number in lasting(success).items():
         assert value(path, metric.series, **dict(metric.labels)) == number
@@ -116,7 +122,7 @@ def test_no_later_event_takes_the_last_success_away(
     sink = TextfileSink(tmp_path)
     sink.send(success)
     sink.send(start if how is None else event(how, ExitCode.STORE))
-    path = sink.path_of("expired-uploads")
+    path = file_in(tmp_path)
     assert value(path, "safedelete_last_success_timestamp_seconds") == 1780283790
     says_nothing_of_it = how in (None, Ending.SKIPPED, Ending.CRASHED)
     assert value(path, "safedelete_last_run", ending="succeeded") == float(says_nothing_of_it)
@@ -131,10 +137,10 @@ def test_a_skip_and_a_crash_touch_no_series_but_their_own_and_no_run_takes_them_
 ) -> None:
     sink = TextfileSink(tmp_path)
     sink.send(event(Ending.FAILED, ExitCode.STORE))
-    path = sink.path_of("expired-uploads")
+    path = file_in(tmp_path)
     before = read(path)
     sink.send(event(how, ExitCode.SKIPPED, started_at=AT + HOUR, ended_at=AT + HOUR))
-    own = (f"{series}_timestamp_seconds", (("job_name", "expired-uploads"),))
+    own = (f"{series}_timestamp_seconds", tuple(sorted(OWN.items())))
     assert read(path) == before | {own: (AT + HOUR).timestamp()}
     assert value(path, "safedelete_last_run", ending="failed") == 1
     sink.send(success)
@@ -167,46 +173,64 @@ def test_two_that_write_one_file_lose_nothing_of_each_other(
     go_on.set()
     for thread in (skipped, failed):
         thread.join(10)
-    path = sink.path_of("expired-uploads")
+    path = file_in(tmp_path)
     assert value(path, "safedelete_last_run", ending="failed") == 1
     assert value(path, "safedelete_last_skip_timestamp_seconds") == 1780283790
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_jobs_that_share_a_file_keep_each_others_numbers(tmp_path: Path, success: RunEvent) -> None:
+def test_jobs_and_environments_that_share_a_file_keep_each_others_numbers(
+    tmp_path: Path, success: RunEvent
+) -> None:
     sink = TextfileSink(tmp_path / "all.prom")
-    sink.send(success)
-    sink.send(replace(success, job="logins", ending=Ending.FAILED))
-    sink.send(replace(success, job="logins", ending=Ending.FAILED))
+    for whose in ({}, {"job": "logins"}, {"environment": 'a "b" \\'}):
+        sink.send(replace(success, **whose))
+        for _ in range(2):
+            sink.send(replace(success, **whose, ending=Ending.FAILED))
     held = read(tmp_path / "all.prom")
-    for job, how in (("expired-uploads", "succeeded"), ("logins", "failed")):
-        assert held["safedelete_last_run", (("ending", how), ("job_name", job))] == 1
-    assert held["safedelete_last_success_timestamp_seconds", (("job_name", "expired-uploads"),)] == 1780283790
+    for whose in ({}, {"job_name": "logins"}, {"environment": 'a "b" \\'}):
+        labels = {**OWN, **whose}
+        assert held["safedelete_last_run", tuple(sorted({**labels, "ending": "failed"}.items()))] == 1
+        assert held["safedelete_last_success_timestamp_seconds", tuple(sorted(labels.items()))] == 1780283790
+    assert len([series for series, _ in held if series == "safedelete_last_duration_seconds"]) == 3
+
+
+def test_environments_of_one_host_have_a_file_each(tmp_path: Path, success: RunEvent) -> None:
+    sink = TextfileSink(tmp_path)
+    for environment in ("production", "staging", ""):
+        sink.send(replace(success, environment=environment))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "safedelete_expired-uploads.prom",
+        "safedelete_production_expired-uploads.prom",
+        "safedelete_staging_expired-uploads.prom",
+    ]
 
 
 def test_a_file_that_breaks_off_midway_is_never_seen(tmp_path: Path, success: RunEvent) -> None:
     sink = TextfileSink(tmp_path)
     sink.send(success)
-    before = sink.path_of("expired-uploads").read_text()
+    path = file_in(tmp_path)
+    before = path.read_text()
     real = Path.replace
     with pytest.MonkeyPatch.context() as patch:
 
-        def full(path: Path, target: Path) -> Path:
-            assert sink.path_of("expired-uploads").read_text() == before
+        def full(scratch: Path, target: Path) -> Path:
+            assert path.read_text() == before
             raise OSError(28, "No space left on device")
 
         patch.setattr(Path, "replace", full)
         with pytest.raises(OSError, match="No space"):
             sink.send(event(Ending.FAILED, ExitCode.STORE))
     assert Path.replace is real
-    assert sink.path_of("expired-uploads").read_text() == before
+    assert path.read_text() == before
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_the_pushgateway_is_added_to_and_never_replaced(listener: Listener, success: RunEvent) -> None:
     PushgatewaySink(listener.url).send(success)
     (sent,) = listener.sent
-    assert (sent.method, sent.path) == ("POST", "/metrics/job/safedelete/job_name/expired-uploads")
+    group = "/metrics/job/safedelete/environment/test/job_name/expired-uploads"
+    assert (sent.method, sent.path) == ("POST", group)
     assert b"safedelete_last_success_timestamp_seconds 1.78028379e+09" in sent.body
     assert b"job_name=" not in sent.body
 
@@ -222,6 +246,7 @@ def test_otlp_is_delivered_before_it_returns(listener: Listener, success: RunEve
     assert sent.path == "/v1/metrics"
     for metric in lasting(success):
         assert metric.series.encode() in sent.body
+    assert b"environment\x12\x06\n\x04test" in sent.body
     listener.status = 400
     with pytest.raises(ConnectionError):
         OtlpSink(f"{listener.url}/v1/metrics").send(success)

@@ -20,7 +20,6 @@ from safedelete.core.event import (
 )
 from safedelete.deploy.jobs import SLOW, Deployed
 from safedelete.deploy.spec import Prometheus
-from safedelete.errors import ConfigError
 
 STEPS: Final = 200
 """How many times a unit test evaluates until a run is overdue: a monthly job by the minute would take promtool minutes."""
@@ -49,14 +48,6 @@ class Alarms:
     job: Deployed
     spec: Prometheus
     environment: str
-
-    def __post_init__(self) -> None:
-        for name in (JOB_LABEL, ENVIRONMENT_LABEL):
-            if name in self.spec.labels:
-                raise ConfigError(
-                    f"prometheus.labels.{name}: every alert has this label already, with the value of its own series.",
-                    hint="Leave it out, or give yours another name.",
-                )
 
     def rules(self) -> list[Mapping[str, Any]]:
         """Return the rules."""

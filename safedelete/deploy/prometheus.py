@@ -17,11 +17,7 @@ RULES: Final = "safedelete.rules.yml"
 
 
 def render(jobs: Sequence[Deployed], spec: Prometheus, environment: str) -> Mapping[str, str]:
-    """Return the rules, and promtool's unit tests of them, by file name.
-
-    Raises:
-        ConfigError: The settings name a label that every alert has already.
-    """
+    """Return the rules, and promtool's unit tests of them, by file name."""
     alarms = [Alarms(job, spec, environment) for job in jobs]
     rules = [rule for mine in alarms for rule in mine.rules()]
     files = {RULES: _yaml({"groups": [{"name": "safedelete", "rules": rules}]})}

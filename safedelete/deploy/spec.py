@@ -6,38 +6,26 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
+from safedelete.core.event import ENVIRONMENT_LABEL, JOB_LABEL
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.part import Part, Word
+from safedelete.deploy.systemd_spec import Systemd
 from safedelete.errors import ConfigError
 
 NAME: Final = "safedelete.toml"
 
-Absolute = Annotated[str, StringConstraints(pattern=r"^/[^\s%\"'\\]*$")]
-"""A path as systemd takes it without quoting: blanks, quotes and ``%`` have a meaning of their own in a unit."""
+
+def _unused(name: str) -> str:
+    if name in (JOB_LABEL, ENVIRONMENT_LABEL):
+        raise ValueError("every alert has this label already")
+    return name
 
 
-class Systemd(Part):
-    """``[systemd]``: how the jobs run on a host.
-
-    Attributes:
-        command: The program and its first arguments, as an absolute path; ``run FILE NAME`` is added.
-        job_file: Where the job file lies on the host.
-        environment_file: A file of ``NAME=value`` lines, for the URLs; readable by root alone will do.
-        alert: A program that tells somebody; called with the unit's name when a run fails.
-        user: Who runs it; a user of its own for the time of the run unless said.
-        writable: Directories that the job may write, beside its own under /var/lib.
-        prefix: What the units' names begin with.
-    """
-
-    command: Annotated[list[Absolute], Field(min_length=1)]
-    job_file: Absolute
-    environment_file: Absolute
-    alert: Annotated[list[Absolute], Field(min_length=1)]
-    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = None
-    writable: list[Absolute] = Field(default_factory=list)
-    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] = "safedelete"
+Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, StringConstraints(pattern=r"^_?[A-Za-z][A-Za-z0-9_]*$"), AfterValidator(_unused)]
+"""What Prometheus takes as a label's name; those that begin with two underscores are its own."""
 
 
 class Prometheus(Part):
@@ -49,7 +37,7 @@ class Prometheus(Part):
         evaluation_minutes: How often rules are evaluated, at most; the unit tests go by it.
     """
 
-    labels: dict[Word, Word] = Field(default_factory=dict)
+    labels: dict[Label, Word] = Field(default_factory=dict)
     runbook: Word | None = None
     evaluation_minutes: Annotated[int, Field(ge=1, le=60)] = 1
 
@@ -79,7 +67,7 @@ class Spec(Part):
         environment: Name of the environment, which the ledger is bound to.
     """
 
-    environment: Word
+    environment: Line
     systemd: Systemd | None = None
     prometheus: Prometheus = Prometheus()
     ecs: Ecs | None = None

@@ -9,7 +9,7 @@ from typing import Final
 from safedelete.deploy.calendar import on_calendar
 from safedelete.deploy.files import MARK
 from safedelete.deploy.jobs import Deployed
-from safedelete.deploy.spec import Systemd
+from safedelete.deploy.systemd_spec import Systemd
 from safedelete.errors import ConfigError, ExitCode
 
 MARGIN: Final = timedelta(seconds=60)
@@ -84,8 +84,7 @@ OnFailure={spec.prefix}-alert@%n.service
 [Service]
 Type=oneshot
 ExecStart={" ".join(spec.command)} run {spec.job_file} {job.name}
-EnvironmentFile={spec.environment_file}
-Environment=SAFEDELETE_ENVIRONMENT={_quoted(environment)}
+{_environment({"SAFEDELETE_ENVIRONMENT": environment, **spec.variables})}EnvironmentFile={spec.environment_file}
 # Skipped, because another run holds the lock or the job is paused: not a failure.
 SuccessExitStatus={int(ExitCode.SKIPPED)}
 # Behind the job's own timeout and grace, for a process that no longer keeps them.
@@ -103,7 +102,7 @@ def _timer(job: Deployed, unit: str) -> str:
     return f"""\
 # {MARK} from the job file and safedelete.toml; change those.
 [Unit]
-Description=When safedelete {job.name} runs ({job.schedule.text.replace("%", "%%")})
+Description=When safedelete {job.name} runs ({" ".join(job.schedule.text.split()).replace("%", "%%")})
 
 [Timer]
 Unit={unit}.service
@@ -117,6 +116,10 @@ WantedBy=timers.target
 
 
 def _alert(spec: Systemd) -> str:
+    # Not the jobs' file: whoever is told that a purge failed need not be able to run it.
+    file = (
+        f"EnvironmentFile={spec.alert_environment_file}\n" if spec.alert_environment_file is not None else ""
+    )
     return f"""\
 # {MARK} from the job file and safedelete.toml; change those.
 [Unit]
@@ -125,8 +128,7 @@ Description=Tell of the failure of %i
 [Service]
 Type=oneshot
 ExecStart={" ".join(spec.alert)} %i
-EnvironmentFile=-{spec.environment_file}
-TimeoutStartSec=60s
+{file}TimeoutStartSec=60s
 DynamicUser=yes
 {HARDENING}"""
 
@@ -136,6 +138,9 @@ def _seconds(span: timedelta) -> str:
     return f"{-(-span // timedelta(seconds=1))}s"
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{escaped}"' if escaped != text or " " in text else text
+def _environment(variables: Mapping[str, str]) -> str:
+    """Return the lines that set variables: quoted as a whole, escaped as in C, and ``%`` doubled (systemd.syntax(7))."""
+    return "".join(f'Environment="{name}={value.translate(_ESCAPED)}"\n' for name, value in variables.items())
+
+
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"})

@@ -15,7 +15,6 @@ import yaml
 
 from safedelete.deploy.prometheus import RULES, render
 from safedelete.deploy.spec import Prometheus
-from safedelete.errors import ConfigError
 from tests.deploy.conftest import made
 
 PROMTOOL = shutil.which("promtool")
@@ -136,9 +135,3 @@ def test_every_alert_has_its_labels_and_its_runbook(files: Mapping[str, str]) ->
             rule["labels"].items()  # type: ignore[attr-defined]
         )
         assert rule["annotations"]["runbook_url"] == f"https://example.com/{rule['alert']}"  # type: ignore[index]
-
-
-@pytest.mark.parametrize("name", ["job_name", "environment"])
-def test_a_label_that_every_alert_has_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"prometheus.labels.{name}"):
-        render([made("reminders", "rate(1 hour)")], Prometheus(labels={name: "x"}), "production")

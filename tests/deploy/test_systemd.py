@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.conftest import JOBS, TOML, Rendering
+from safedelete.deploy.systemd import HARDENING
+from safedelete.deploy.systemd import render as systemd_units
+from safedelete.deploy.systemd_spec import Systemd
+from tests.deploy.conftest import JOBS, TOML, Rendering, made
 
 SYSTEMD = shutil.which("systemd-analyze")
 needs_systemd = pytest.mark.skipif(SYSTEMD is None, reason="there is no systemd-analyze here")
+
+
+def systemd(**more: object) -> Systemd:
+    return Systemd.model_validate({**tomllib.loads(TOML)["systemd"], **more})
 
 
 def rendered(project: Path) -> list[Path]:
@@ -54,17 +62,67 @@ def test_a_mistake_in_a_unit_would_be_noticed(project: Path, render: Rendering) 
 
 
 @needs_systemd
-@pytest.mark.parametrize("name", ["safedelete-backup.service", "safedelete-alert@.service"])
-def test_a_job_is_exposed_by_two_of_ten_at_most(project: Path, render: Rendering, name: str) -> None:
+def test_a_job_and_its_alert_are_exposed_by_two_of_ten_at_most(project: Path, render: Rendering) -> None:
     render("systemd")
     assert SYSTEMD is not None
+    for name in ("safedelete-backup.service", "safedelete-alert@.service"):
+        done = subprocess.run(
+            [SYSTEMD, "security", "--offline=true", "--threshold=20", str(project / "deploy" / name)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-300:]
+
+
+VALUES = {
+    "QUOTES": """say "no" or 'never'""",
+    "BACKSLASHES": "C:\\temp\\new \\\\ \\x41 \\",
+    "SPECIFIERS": "100% of %n %% %h",
+    "DOLLARS": "$HOME ${PATH} $$",
+    "LINES": "one\n[Service]\nExecStart=/bin/false\n\ttabbed\n",
+    "BLANKS": "  around  ",
+    "NOTHING": "",
+    "COMMENT": "# ; no comment",
+    "OTHERS": "é—日本 a=b;c",
+}
+
+
+@needs_systemd
+def test_every_value_arrives_in_the_environment_as_it_was_written(tmp_path: Path) -> None:
+    odd = 'pro"duction\\ %n $x'
+    spec = systemd(variables=VALUES)
+    for name, text in systemd_units([made("backup", "rate(1 hour)")], spec, odd).items():
+        (tmp_path / name).write_text(text)
+    assert SYSTEMD is not None
     done = subprocess.run(
-        [SYSTEMD, "security", "--offline=true", "--threshold=20", str(project / "deploy" / name)],
+        [SYSTEMD, "verify", str(tmp_path / "safedelete-backup.service")],
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
+        # It then prints what it has read.
+        env={"SYSTEMD_LOG_LEVEL": "debug", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"},
     )
-    assert done.returncode == 0, done.stdout[-300:]
+    for name, value in {**VALUES, "SAFEDELETE_ENVIRONMENT": odd}.items():
+        assert f"\t\tEnvironment: {name}={value}\n" in done.stdout, name
+    assert done.stdout.count("\tEnvironment: ") == len(VALUES) + 1
+
+
+def test_a_schedule_of_two_lines_stays_on_one(tmp_path: Path) -> None:
+    timer = systemd_units([made("backup", "0 4\n* * *")], systemd(), "x")["safedelete-backup.timer"]
+    assert "Description=When safedelete backup runs (0 4 * * *)\n" in timer
+
+
+def test_the_alert_has_the_same_hardening_and_its_own_secrets_only() -> None:
+    jobs = [made("backup", "rate(1 hour)")]
+    units = systemd_units(jobs, systemd(variables={"A": "b"}), "x")
+    own = systemd_units(jobs, systemd(alert_environment_file="/etc/alert.env"), "x")
+    service, alert = units["safedelete-backup.service"], units["safedelete-alert@.service"]
+    assert service.endswith(HARDENING)
+    assert alert.endswith(HARDENING)
+    assert "EnvironmentFile=/etc/safedelete.env\n" in service
+    assert "Environment" not in alert
+    assert "EnvironmentFile=/etc/alert.env\n" in own["safedelete-alert@.service"]
 
 
 def test_a_run_ends_before_systemd_ends_it_and_a_skip_is_no_failure(project: Path, render: Rendering) -> None:
@@ -122,6 +180,9 @@ def test_check_names_what_differs_what_is_missing_and_what_is_left_over(
 # --- safedelete.toml
 
 
+TEXTFILE = 'variables = { SAFEDELETE_METRICS = "log,textfile:/srv/prom/all.prom" }'
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -131,6 +192,29 @@ def test_check_names_what_differs_what_is_missing_and_what_is_left_over(
         (('alert = ["/usr/bin/logger"]', "alert = []"), "systemd.alert is []"),
         (("[systemd]", "[systemd"), "is not TOML"),
         (("[systemd]", "[other]"), "other is not a known key."),
+        (('"production"', r'"pro\nduction"'), r"environment is 'pro\nduction'"),
+        (("/opt/app/retention.py", "/opt/$APP/retention.py"), "systemd.job_file is '/opt/$APP/retention.py'"),
+        (("/etc/safedelete.env", "/etc/*.env"), "systemd.environment_file is '/etc/*.env'"),
+        (("[systemd]", '[systemd]\nvariables = { A = "\\u001b[2J" }'), "systemd.variables.A is "),
+        (("[systemd]", '[systemd]\nvariables = { "A B" = "" }'), "systemd.variables.A B.[key] is 'A B'"),
+        (
+            ("[systemd]", '[systemd]\nvariables = { SAFEDELETE_ENVIRONMENT = "x" }'),
+            "systemd: SAFEDELETE_ENVIRONMENT is set by the rendering",
+        ),
+        (
+            ("[systemd]", f"[systemd]\nuser = 'jobs'\n{TEXTFILE}"),
+            "systemd: variables send metrics to textfile:/srv/prom/all.prom, and /srv/prom is not below any path of writable",
+        ),
+        (
+            ("[systemd]", f"[systemd]\nwritable = ['/srv']\n{TEXTFILE}"),
+            "make a user that /srv/prom belongs to",
+        ),
+        (("team =", "team-name ="), "prometheus.labels.team-name.[key] is 'team-name'"),
+        (("team =", "__name__ ="), "prometheus.labels.__name__.[key] is '__name__'"),
+        (
+            ("team =", "environment ="),
+            "prometheus.labels.environment.[key] is 'environment': every alert has",
+        ),
     ],
 )
 def test_a_mistake_in_the_settings_is_told_with_file_and_key(
@@ -147,6 +231,15 @@ def test_a_mistake_in_the_settings_is_told_with_file_and_key(
 def test_settings_that_are_not_there_say_what_to_write(project: Path, render: Rendering) -> None:
     (project / "safedelete.toml").unlink()
     assert "Write safedelete.toml beside the job file" in render("systemd", expect=2).said
+
+
+def test_a_text_file_where_the_job_may_write_is_rendered() -> None:
+    variables = {"SAFEDELETE_METRICS": "log,textfile:/srv/prom"}
+    spec = systemd(user="jobs", writable=["/srv"], variables=variables)
+    service = systemd_units([made("backup", "rate(1 hour)")], spec, "x")["safedelete-backup.service"]
+    assert "User=jobs\n" in service
+    assert "ReadWritePaths=/srv\n" in service
+    assert 'Environment="SAFEDELETE_METRICS=log,textfile:/srv/prom"\n' in service
 
 
 def test_a_host_without_its_table_says_which(project: Path, render: Rendering) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from safedelete.core.redact import scrubbed
+from safedelete.core.redact import redact, scrubbed
 from safedelete.metrics.tail import keep
 
 
@@ -41,4 +41,6 @@ def _scrub(_logger: object, _method: str, line: MutableMapping[str, Any]) -> Mut
     for name, value in line.items():
         if isinstance(value, str):
             line[name] = scrubbed(value)
+        elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+            line[name] = redact(value)[0]
     return line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 HIDDEN: Final = "***"
@@ -35,13 +35,52 @@ _HEADER: Final = re.compile(
     r"(?P<head>(?:authorization|x-[a-z-]*(?:token|key))\s*:\s*)(?P<secret>.+)", re.IGNORECASE
 )
 
+_SHORT: Final = (
+    # Program, its option, whether the value may be the next word, and what stands before the secret in the value. Whole
+    # names (--password) are known without the program; mysql takes the word after a bare -p for the database.
+    (r"(?:mysql|mariadb)[a-z_-]*", "-p", False, False),
+    ("curl", "(?:-[a-zA-Z#]*[uU]|--(?:proxy-)?user(?=[=\\s\0]))", True, True),
+    ("sshpass", "-p", True, False),
+    ("redis-cli", "-a", True, False),
+    ("mongo[a-z]*", "-p", True, False),
+    ("ldap[a-z]+", "-w", True, False),
+    ("(?:un)?zip", "-P", True, False),
+    ("7z[a-z]*", "-p", False, False),
+)
+
+
+def _short(blank: str, within: str, quote: str) -> Iterator[re.Pattern[str]]:
+    """Yield a pattern for each of those options.
+
+    Args:
+        blank: What separates two words.
+        within: What a value is made of.
+        quote: What stands before the value.
+    """
+    for program, option, apart, user in _SHORT:
+        between = f"(?:=|{blank}+(?!-))?" if apart else ""
+        name = f"(?:(?!:){within})*:" if user else ""
+        yield re.compile(
+            rf"(?P<head>(?<![\w.-]){program}{blank}(?:[^\n]{{0,500}}?{blank})?{option}{between}{quote}{name})"
+            rf"(?P<secret>(?!{re.escape(HIDDEN)}){within}+)"
+        )
+
+
+_RUNS_ONE: Final = re.compile("|".join(rf"(?<![\w.-]){program}" for program, *_ in _SHORT))
+_WORDS: Final = tuple(_short("\0", "[^\0]", ""))
+_TEXTS: Final = tuple(
+    pattern
+    for quote, within in (("", r"[^\s'\"]"), ("'", r"[^'\n]"), ('"', r"[^\"\n]"))
+    for pattern in _short(r"\s", within, quote)
+)
+
 
 def redact(arguments: Sequence[str]) -> tuple[list[str], frozenset[str]]:
     """Return an argument list without its secrets, and the secrets.
 
     Hidden are the password of a URL, the value of ``--password=…``, ``PGPASSWORD=…`` and their like, the argument
-    after ``--password``, and an authorization header. A secret that stands on its own cannot be told from a file
-    name: give it by the environment.
+    after ``--password``, an authorization header, and what some programs take by one letter (``mysqldump -p…``,
+    ``curl -u user:…``). A secret that stands on its own cannot be told from a file name: give it by the environment.
     """
     shown: list[str] = []
     secrets: set[str] = set()
@@ -52,11 +91,9 @@ def redact(arguments: Sequence[str]) -> tuple[list[str], frozenset[str]]:
             shown.append(HIDDEN)
             named = False
             continue
-        text = argument
-        for pattern in (_URL, _GIVEN, _HEADER):
-            text = pattern.sub(lambda found: _hide(found, secrets), text)
-        shown.append(text)
+        shown.append(_hidden(argument, (_URL, _GIVEN, _HEADER, *_commands(argument)), secrets))
         named = _NAMES_NEXT.fullmatch(argument) is not None
+    shown = _hidden("\0".join(shown), _WORDS, secrets).split("\0") if shown else []
     return shown, frozenset(secrets | {_decoded(secret) for secret in secrets})
 
 
@@ -69,10 +106,8 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """Return a text with whatever looks like a secret hidden: a URL's password, ``password=…`` and its like, a header."""
-    for pattern in (_URL, _GIVEN, _JSON, _SPACED, _HEADER):
-        text = pattern.sub(lambda found: found["head"] + (HIDDEN if found["secret"] else ""), text)
-    return text
+    """Return a text with whatever looks like a secret hidden: a URL's password, ``password=…`` and its like, a header, a command."""
+    return _hidden(text, (_URL, _GIVEN, _JSON, _SPACED, _HEADER, *_commands(text)), set())
 
 
 def given_by_name(variables: Mapping[str, str]) -> frozenset[str]:
@@ -88,6 +123,20 @@ def _decoded(secret: str) -> str:
 
 def _bytes(escaped: str) -> bytes:
     return bytes.fromhex(escaped.replace("%", ""))
+
+
+def _commands(text: str) -> Iterable[re.Pattern[str]]:
+    # Few lines hold a command, and a program may print many.
+    return _TEXTS if _RUNS_ONE.search(text) else ()
+
+
+def _hidden(text: str, patterns: Iterable[re.Pattern[str]], secrets: set[str]) -> str:
+    for pattern in patterns:
+        before = None
+        # A command's options are found one at a time, each from the program's name on.
+        while text != before:
+            before, text = text, pattern.sub(lambda found: _hide(found, secrets), text)
+    return text
 
 
 def _hide(found: re.Match[str], secrets: set[str]) -> str:

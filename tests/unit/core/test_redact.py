@@ -27,6 +27,22 @@ from safedelete.core.redact import HIDDEN, given_by_name, redact, scrubbed, with
         (["curl", "-H", "Authorization: Bearer hunter22"], ["curl", "-H", "Authorization: ***"]),
         (["curl", "https://x/y?token=hunter22&n=1"], ["curl", "https://x/y?token=***&n=1"]),
         (["psql", "host=db password=hunter22 user=app"], ["psql", "host=db password=*** user=app"]),
+        (["mysqldump", "-uapp", "-phunter22", "app"], ["mysqldump", "-uapp", "-p***", "app"]),
+        (["/usr/bin/mariadb-dump", "-phunt er22"], ["/usr/bin/mariadb-dump", "-p***"]),
+        (["mysql", "-p", "app", "-P3306"], ["mysql", "-p", "app", "-P3306"]),
+        (["curl", "-su", "me:hunter22", "https://x"], ["curl", "-su", "me:***", "https://x"]),
+        (["curl", "-ume:hunter22", "--proxy-user=p:hunter23"], ["curl", "-ume:***", "--proxy-user=p:***"]),
+        (["curl", "--user", "me:a:b c", "-U", "p:hunter23"], ["curl", "--user", "me:***", "-U", "p:***"]),
+        (
+            ["curl", "-u", "me", "--user-agent=a:b", "http://h:80"],
+            ["curl", "-u", "me", "--user-agent=a:b", "http://h:80"],
+        ),
+        (["env", "A=b", "sshpass", "-p", "hunter22", "ssh"], ["env", "A=b", "sshpass", "-p", "***", "ssh"]),
+        (["redis-cli", "-h", "c", "-a", "hunter22"], ["redis-cli", "-h", "c", "-a", "***"]),
+        (["mongodump", "-p", "hunter22"], ["mongodump", "-p", "***"]),
+        (["sh", "-c", "mysqldump -phunter22 app | gzip"], ["sh", "-c", "mysqldump -p*** app | gzip"]),
+        (["mkdir", "-p", "hunter22"], ["mkdir", "-p", "hunter22"]),
+        (["rsync", "-u", "a:b", "c"], ["rsync", "-u", "a:b", "c"]),
         (["cp", "--no-password", "-v", "a", "b"], ["cp", "--no-password", "-v", "a", "b"]),
         (["cp", "s3://bucket/a:b@c", "authors=x"], ["cp", "s3://bucket/a:b@c", "authors=x"]),
     ],
@@ -52,11 +68,31 @@ def test_a_secret_is_hidden_where_the_program_repeats_it() -> None:
         "https://x/y?X-Amz-Signature=hunter22",
         "https://x/y?sv=1&sig=hunter22",
         "AccountKey=hunter22",
+        "+ mysqldump --single-transaction -uapp -phunter22 app",
+        "+ /usr/bin/mysqldump -p'hunter22 and more' app",
+        'curl -fsS "https://x/?a=1&b=2" -u me:hunter22',
+        "curl --user 'me:so hunter22'",
+        'sshpass -p "hunter22" ssh host',
+        "redis-cli -a hunter22 ping",
     ],
 )
 def test_a_secret_that_is_known_by_its_form_is_hidden_in_any_text(text: str) -> None:
     assert "hunter22" not in scrubbed(f"before {text} after")
     assert "hunter22" not in scrubbed(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql -p app",
+        "mysqld is ready - port 3306",
+        "tar -p x",
+        "curl -u me https://x:80/y",
+        "sql-curlew -u a:b",
+    ],
+)
+def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
+    assert scrubbed(text) == text
 
 
 def test_variables_that_are_given_to_a_program_are_secrets_by_their_names() -> None:

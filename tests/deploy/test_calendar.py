@@ -13,11 +13,11 @@ import pytest
 
 from safedelete.core.schedule import parse
 from safedelete.deploy.calendar import on_calendar
+from safedelete.deploy.instants import Difference, difference
 from safedelete.errors import ConfigError
 from tests.deploy.conftest import made
 
 FROM = datetime(2026, 1, 1, tzinfo=UTC)
-TO = FROM + timedelta(days=800)
 LATE = datetime(2100, 1, 1, tzinfo=UTC)
 SYSTEMD = shutil.which("systemd-analyze")
 needs_systemd = pytest.mark.skipif(SYSTEMD is None, reason="there is no systemd-analyze here")
@@ -77,18 +77,28 @@ def runs(lines: Sequence[str], after: datetime, count: int) -> list[list[datetim
     return [[datetime.fromisoformat(f"{at}+00:00") for at in block] for block in found]
 
 
-def together(lines: Sequence[str]) -> list[datetime]:
-    return sorted({at for line in lines for at in parse(line).occurrences(FROM, TO)})
-
-
-@pytest.mark.parametrize(("text", "zone"), SCHEDULES)
-def test_the_times_are_the_schedules_own(text: str, zone: str) -> None:
-    schedule = parse(text, zone)
-    assert together(on_calendar("a-job", schedule)) == list(schedule.occurrences(FROM, TO))
+@pytest.mark.parametrize(
+    ("text", "platform", "odd"),
+    [
+        ("0 4 * * *", ["*-*-* 04:00"], None),
+        ("0 4 * * *", ["*-*-1..31 04:00", "Mon 04:00"], None),
+        ("0 4 * * *", ["*-*-01..30 04:00"], Difference(datetime(2026, 1, 31, 4, tzinfo=UTC), "leaves out")),
+        ("0 4 1 * *", ["*-*-01,31 04:00"], Difference(datetime(2026, 1, 31, 4, tzinfo=UTC), "adds")),
+        ("0 4 28 2 *", ["*-02~01 04:00"], Difference(datetime(2028, 2, 28, 4, tzinfo=UTC), "leaves out")),
+        (
+            "0 4 1 1 *",
+            ["2026..2027-01-01 04:00"],
+            Difference(datetime(2028, 1, 1, 4, tzinfo=UTC), "leaves out"),
+        ),
+    ],
+)
+def test_every_run_of_three_years_is_compared(text: str, platform: list[str], odd: Difference | None) -> None:
+    assert difference(parse(text), [parse(line) for line in platform]) == odd
 
 
 @needs_systemd
 def test_systemd_reads_them_as_we_do() -> None:
+    # Rendering proves that together they are the schedule's own.
     lines = [line for text, zone in SCHEDULES for line in on_calendar("a-job", parse(text, zone))]
     for line, found in zip(lines, runs(lines, FROM, 5), strict=True):
         assert found, line

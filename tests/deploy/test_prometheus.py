@@ -28,11 +28,8 @@ ALERTS = {"Crashed", "Failed", "GuardRefused", "Missed", "NeverReported", "Slow"
 
 @pytest.fixture(scope="module")
 def files() -> Mapping[str, str]:
-    jobs = [
-        made("reminders", "*/15 * * * *"),
-        made("backup", "cron(30 1 ? * 2#1 *)", tz="Europe/Berlin", timeout=timedelta(hours=2)),
-    ]
-    return render(jobs, SPEC, ENVIRONMENT)
+    # One that is looked at every minute, and one more seldom.
+    return render([made("reminders", "*/15 * * * *"), made("nightly", "0 3 * * *")], SPEC, ENVIRONMENT)
 
 
 def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +70,9 @@ def rules_of(files: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 @needs_promtool
-def test_promtool_accepts_the_rules_and_their_tests_pass(files: Mapping[str, str], tmp_path: Path) -> None:
+def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None:
+    monthly = made("backup", "cron(30 1 ? * 2#1 *)", tz="Europe/Berlin", timeout=timedelta(hours=2))
+    files = render([made("reminders", "*/15 * * * *"), monthly], SPEC, ENVIRONMENT)
     assert failing(tmp_path, {"as-rendered": files}) == {
         f"as-rendered/safedelete-{job}.tests.yml": set() for job in ("reminders", "backup")
     }
@@ -99,7 +98,7 @@ def test_the_tests_catch_every_threshold_that_is_changed(files: Mapping[str, str
 def test_the_tests_catch_a_rule_that_looks_at_anything_but_the_newest_run_of_its_environment(
     files: Mapping[str, str], tmp_path: Path
 ) -> None:
-    mine = {RULES: files[RULES], "safedelete-reminders.tests.yml": files["safedelete-reminders.tests.yml"]}
+    mine = {name: text for name, text in files.items() if "nightly" not in name}
     changes = {
         # pattern, what stands for it, the alerts that must notice
         "any-environment": (r',environment="(?:[^"\\]|\\.)*"', "", {"Failed", "NeverReported", "Slow"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from safedelete.deploy.spec import read
 from safedelete.deploy.systemd import HARDENING
 from safedelete.deploy.systemd import render as systemd_units
 from safedelete.deploy.systemd_spec import Systemd
+from safedelete.errors import ConfigError
 from tests.deploy.conftest import JOBS, TOML, Rendering, made
 
 SYSTEMD = shutil.which("systemd-analyze")
@@ -218,13 +221,19 @@ TEXTFILE = 'variables = { SAFEDELETE_METRICS = "log,textfile:/srv/prom/all.prom"
     ],
 )
 def test_a_mistake_in_the_settings_is_told_with_file_and_key(
-    project: Path, render: Rendering, change: tuple[str, str], said: str
+    tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
-    path = project / "safedelete.toml"
+    path = tmp_path / "safedelete.toml"
     path.write_text(TOML.replace(*change))
-    ended = render("systemd", expect=2)
-    assert said in ended.said
-    assert str(path) in ended.said
+    with pytest.raises(ConfigError, match=re.escape(str(path))) as error:
+        read(path)
+    assert said in str(error.value)
+
+
+def test_a_mistake_in_the_settings_writes_nothing(project: Path, render: Rendering) -> None:
+    path = project / "safedelete.toml"
+    path.write_text(TOML.replace("[systemd]", "[other]"))
+    assert f"{path}: other is not a known key." in render("systemd", expect=2).said
     assert not (project / "deploy").exists()
 
 

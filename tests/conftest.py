@@ -6,9 +6,11 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from sqlalchemy import make_url
 
 from safedelete.testing.servers import MariaDB, Moto, Postgres, Redis, SeaweedFS, StubS3
@@ -47,6 +49,16 @@ def no_host_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytes
         "NO_PROXY": "127.0.0.1,localhost",
     }.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_read_once() -> Iterator[None]:
+    """boto3 reads its models anew for each session, a tenth of a second a time, and the command line makes several a run."""
+    real = JSONFileLoader()
+    with pytest.MonkeyPatch.context() as patch:
+        once = lru_cache(maxsize=None)(real.load_file)
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: once(path))
+        yield
 
 
 # --- servers, one of each for the whole run ---

@@ -23,7 +23,10 @@ def on_calendar(job: str, schedule: Schedule) -> list[str]:
     Raises:
         ConfigError: systemd has no expression for it, or would run it at other instants when the clock changes.
     """
-    lines = _translated(job, schedule)
+    if schedule.pattern is None:
+        assert schedule.period is not None
+        return [_rate(job, schedule, schedule.period)]
+    lines = _translated(job, schedule, schedule.pattern)
     odd = difference(schedule, [parse(line) for line in lines])
     if odd is not None:
         other = f", or declare what systemd does: schedule={lines[0]!r}" if len(lines) == 1 else ""
@@ -37,11 +40,7 @@ def on_calendar(job: str, schedule: Schedule) -> list[str]:
     return lines
 
 
-def _translated(job: str, schedule: Schedule) -> list[str]:
-    if schedule.pattern is None:
-        assert schedule.period is not None
-        return [_rate(job, schedule, schedule.period)]
-    pattern = schedule.pattern
+def _translated(job: str, schedule: Schedule, pattern: Pattern) -> list[str]:
     days = pattern.days
     if days.nearest or days.last_workday:
         _refuse(

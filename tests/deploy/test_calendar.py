@@ -96,6 +96,16 @@ def test_every_run_of_three_years_is_compared(text: str, platform: list[str], od
     assert difference(parse(text), [parse(line) for line in platform]) == odd
 
 
+@pytest.mark.parametrize(
+    "text", ["rate(1 day)", "rate(12 hours)", "rate(1 hour)", "rate(15 minutes)", "rate(1 minute)"]
+)
+def test_a_rate_keeps_its_distance(text: str) -> None:
+    schedule = parse(text)
+    [line] = on_calendar("a-job", schedule)
+    end = FROM + timedelta(days=3)
+    assert list(parse(line).occurrences(FROM, end)) == list(schedule.occurrences(FROM, end))
+
+
 @needs_systemd
 def test_systemd_reads_them_as_we_do() -> None:
     # Rendering proves that together they are the schedule's own.

@@ -135,6 +135,13 @@ def as_rendered(mine: Deployment, **changes: Any) -> There:
 # --- deploying
 
 
+def resources_of(template: str) -> dict[str, Any]:
+    """Return the resources of a template; libyaml, where PyYAML was built with it, takes a tenth of the time."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, Any] = yaml.load(template, Loader=loader)["Resources"]
+    return found
+
+
 class Services:
     """The services of one account, reached by one session."""
 
@@ -154,7 +161,7 @@ class Services:
 
     def deploy(self, template: Path) -> dict[str, str]:
         """Make what a template says, in the order of its resources; returns the ARNs of the task definitions."""
-        return self.make(yaml.safe_load(template.read_text())["Resources"])
+        return self.make(resources_of(template.read_text()))
 
     def make(self, resources: Mapping[str, Any]) -> dict[str, str]:
         """As :meth:`deploy`, from a template's resources."""
@@ -206,7 +213,7 @@ class Services:
 
     def again(self, template: Path, arns: Mapping[str, str], *schedules: str) -> None:
         """Send the rendered schedules of these jobs anew."""
-        for resource in yaml.safe_load(template.read_text())["Resources"].values():
+        for resource in resources_of(template.read_text()).values():
             if resource["Type"] == "AWS::Scheduler::Schedule" and resource["Properties"]["Name"] in schedules:
                 self.scheduler.update_schedule(**pinned(resource["Properties"], arns))
 

@@ -20,7 +20,7 @@ from safedelete.deploy.aws.template import TEMPLATE, template
 from safedelete.deploy.ecs_spec import check_image
 from safedelete.deploy.files import MARK
 from safedelete.errors import ConfigError
-from tests.deploy.aws import ACCOUNT, IMAGE, JOBS, REGION, TOML, ecs, made, purge
+from tests.deploy.aws import ACCOUNT, IMAGE, JOBS, REGION, TOML, ecs, made, purge, resources_of
 from tests.deploy.conftest import Rendering
 
 
@@ -32,8 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def resources(project: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((project / "deploy" / TEMPLATE).read_text())["Resources"]
-    return found
+    return resources_of((project / "deploy" / TEMPLATE).read_text())
 
 
 def of(project: Path, kind: str) -> list[dict[str, Any]]:

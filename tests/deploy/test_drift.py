@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import boto3
 import pytest
-import yaml
 
 from safedelete.deploy.aws.template import TEMPLATE
 from safedelete.deploy.drift.compare import compare
@@ -24,7 +25,19 @@ from safedelete.errors import PreflightError
 from safedelete.loader import load
 from safedelete.testing.servers import Moto
 from tests.backends import started
-from tests.deploy.aws import ACCOUNT, IMAGE, JOBS, REGION, TOML, Services, as_rendered, camel, made, pinned
+from tests.deploy.aws import (
+    ACCOUNT,
+    IMAGE,
+    JOBS,
+    REGION,
+    TOML,
+    Services,
+    as_rendered,
+    camel,
+    made,
+    pinned,
+    resources_of,
+)
 from tests.e2e.world import Ended, run_here
 
 FORGOTTEN = ("EvaluationWindow", "WarmUpConfiguration")
@@ -54,11 +67,27 @@ def env(moto: Moto) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def services(moto: Moto) -> Services:
-    moto.reset()
+@pytest.fixture(scope="module")
+def clients(moto: Moto) -> Services:
     session = boto3.session.Session(aws_access_key_id="testing", aws_secret_access_key="testing")
     return Services(session, moto.endpoint)
+
+
+@pytest.fixture
+def services(moto: Moto, clients: Services) -> Services:
+    moto.reset()
+    clients.resources, clients.put = {}, {}
+    return clients
+
+
+@cache
+def rendered_once() -> str:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "jobs.py").write_text(JOBS)
+        (Path(folder) / NAME).write_text(TOML)
+        ended = run_here(["render", "cloudformation", f"{folder}/jobs.py", "--out", folder], {})
+        assert ended.code == 0, ended.said
+        return (Path(folder) / TEMPLATE).read_text()
 
 
 class Live:
@@ -67,7 +96,8 @@ class Live:
     def __init__(self, project: Path, services: Services, env: dict[str, str]) -> None:
         self.project, self.services, self.env = project, services, env
         self.template = project / "deploy" / TEMPLATE
-        assert self.run("render", "cloudformation", "--out", str(self.template.parent)).code == 0
+        self.template.parent.mkdir()
+        self.template.write_text(rendered_once())
         self.arns = services.deploy(self.template)
 
     def run(self, *arguments: str) -> Ended:
@@ -86,8 +116,7 @@ class Live:
 
     @property
     def rendered(self) -> dict[str, Any]:
-        found: dict[str, Any] = yaml.safe_load(self.template.read_text())["Resources"]
-        return found
+        return resources_of(self.template.read_text())
 
     def schedule(self, name: str) -> dict[str, Any]:
         found = self.services.scheduler.get_schedule(GroupName="safedelete", Name=name)

@@ -16,12 +16,12 @@ from safedelete.cli.common import (
     chosen,
     end,
     every_job,
-    exit_for,
     load,
     needed,
     print_json,
     print_json_of,
     purges,
+    raise_first,
     said,
     show_refused,
     show_report,
@@ -160,12 +160,7 @@ def check(
         for finding in findings:
             typer.echo(text.finding(finding))
         typer.echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
-    for place, (name, trouble) in enumerate(reversed(failed), 1):
-        if len(picked) > 1:
-            typer.echo(f"{name} could not be checked:", err=True)
-        if place == len(failed):
-            raise trouble
-        exit_for(trouble)
+    raise_first(failed, of=len(picked))
     broken = [finding.code for finding in findings if finding.severity == "refuse"]
     if broken:
         raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,16 @@ def exit_for(error: SafeDeleteError) -> int:
     if error.hint:
         typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
     return int(error.exit_code)
+
+
+def raise_first(failed: Sequence[tuple[str, SafeDeleteError]], *, of: int) -> None:
+    """Print what came of all jobs that could not be checked but the first, and raise that one's error."""
+    for place, (name, error) in enumerate(reversed(failed), 1):
+        if of > 1:
+            typer.echo(f"{name} could not be checked:", err=True)
+        if place == len(failed):
+            raise error
+        exit_for(error)
 
 
 def work() -> ModuleType:

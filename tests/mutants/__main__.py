@@ -46,7 +46,8 @@ def copy(to: Path) -> None:
 
 def run(tests: Sequence[str], scratch: Path) -> subprocess.CompletedProcess[str]:
     """Run test files on the copy, until the first failure."""
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    # Timeouts from a thread: a test may watch the process's signals, which the usual way would need when it fails.
+    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout-method=thread"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
         check=False,

@@ -12,8 +12,11 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # in the order of their names, so that the longest file (the crash matrix) does not come last, alone.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
+# Which mutants (all), and how often `make soak` lets each fault strike.
+MUTANTS ?=
+ROUNDS ?= 20
 
-.PHONY: help venv demo test crash soak coverage lint format types layers docs wheel check bench clean
+.PHONY: help venv demo test crash mutants soak coverage lint format types layers docs wheel check bench clean
 
 help: ## say what there is (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +32,14 @@ test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
 	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
 
-soak: $(VENV)/.with-test ## race two processes for every lock 200 times; make test does it 20 times
+mutants: $(VENV)/.with-test ## break each promise on purpose, and see that a test notices; ends with N of N caught
+	$(BIN)/python -m tests.mutants $(MUTANTS)
+
+soak: $(VENV)/.with-test ## race for every lock 200 times, then faults, fuzz and the model for about an hour
 	SAFEDELETE_SOAK=200 $(BIN)/python -m pytest tests/locks/test_race.py
+	SAFEDELETE_FAULTS=$(ROUNDS) $(BIN)/python -m pytest tests/crash/test_faults.py
+	SAFEDELETE_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/fuzz --timeout 3600
+	SAFEDELETE_MODEL_EXAMPLES=3000 SAFEDELETE_MODEL_STEPS=30 $(BIN)/python -m pytest tests/model --timeout 7200
 
 coverage: $(VENV)/.with-dev ## run the suite and say which lines no test has reached; the tests' children are measured too
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest $(PYTEST_ARGS)

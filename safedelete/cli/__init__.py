@@ -1,7 +1,8 @@
 """The command line: parse, call, print.
 
 ``main`` is the one place where errors are caught: each becomes its message, whether anything was deleted, what to
-do next, and its exit code. A bug keeps its traceback.
+do next, and its exit code. A bug keeps its traceback, without what looks like a secret: a driver's error, or a job's own,
+may repeat an address with its password.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     from safedelete.cli.app import app
     from safedelete.cli.common import chosen, exit_for, print_json
-    from safedelete.errors import SafeDeleteError
+    from safedelete.core.redact import scrubbed
+    from safedelete.errors import ExitCode, SafeDeleteError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen.answered = False
@@ -24,12 +26,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
-            traceback.print_exc()
+            sys.stderr.write(scrubbed(traceback.format_exc()))
         if "--json" in given and not chosen.answered:
             from safedelete.cli.document import error_document
 
             print_json(error_document(error))
         sys.exit(exit_for(error))
+    except Exception:
+        sys.stderr.write(scrubbed(traceback.format_exc()))
+        sys.exit(int(ExitCode.UNEXPECTED))
 
 
 __all__ = ["main"]

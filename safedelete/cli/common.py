@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from safedelete.core.redact import scrubbed
 from safedelete.errors import ConfigError, SafeDeleteError
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ chosen = Chosen()
 
 def exit_for(error: SafeDeleteError) -> int:
     """Print an error as a person needs it, and return its exit code."""
-    typer.echo(f"safedelete: {error}", err=True)
+    typer.echo(scrubbed(f"safedelete: {error}"), err=True)
     typer.echo(error.deleted_sentence, err=True)
     if error.hint:
-        typer.echo("Hint: " + error.hint.replace("\n", "\n      "), err=True)
+        typer.echo(scrubbed("Hint: " + error.hint.replace("\n", "\n      ")), err=True)
     return int(error.exit_code)
 
 

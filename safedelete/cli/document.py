@@ -11,6 +11,7 @@ from typing import Any, Literal
 from safedelete.core.decision import Approval, Approved, Decision
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
+from safedelete.core.redact import scrubbed
 from safedelete.core.say import sentence
 from safedelete.core.status import Health
 from safedelete.errors import SafeDeleteError
@@ -112,9 +113,10 @@ def error_document(error: SafeDeleteError) -> dict[str, Any]:
     """Return an error with all it knows: codes of a refusal, a lock's holder, remedies of a preflight."""
     return {
         "error": type(error).__name__,
-        "message": str(error),
+        "message": scrubbed(str(error)),
         "exit_code": int(error.exit_code),
         **plain(vars(error)),
+        "hint": scrubbed(error.hint),
     }
 
 

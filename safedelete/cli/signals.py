@@ -109,7 +109,8 @@ class _Watch:
         why = self._wait()
         if self.over.wait(self.grace * CANCEL):
             return
-        cancel_statements()
+        # Of its own: a server that does not answer does not hear this either, and must not hold up the end.
+        threading.Thread(target=cancel_statements, name="cancel", daemon=True).start()
         if self.over.wait(self.grace * (GIVE_UP - CANCEL)):
             return
         record_unfinished(

@@ -286,6 +286,12 @@ class LedgerContract:
         assert sealed.sealed("RUNA") == {0: 10, 1: 1}
         assert sealed.tally("RUNA") == {}
 
+    def test_a_batch_is_read_when_it_is_asked_for_and_not_before(self, sealed: Ledger) -> None:
+        batches = sealed.batches("RUNA")
+        assert next(batches).state is BatchState.SEALED
+        sealed.doubt(BatchRef("RUNA", 0, 1))
+        assert next(batches).state is BatchState.IN_DOUBT
+
     def test_the_checksums_are_those_of_the_batches_in_order(self, sealed: Ledger) -> None:
         sums = list(sealed.checksums("RUNA"))
         assert len(sums) == 3

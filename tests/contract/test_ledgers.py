@@ -14,7 +14,7 @@ from sqlalchemy import Connection, create_engine, event, update
 from sqlalchemy.pool import NullPool
 
 from safedelete.core.decision import Approval
-from safedelete.errors import LedgerError, StoreError
+from safedelete.errors import LedgerError, LockLostError, StoreError
 from safedelete.ledger import tables
 from safedelete.ledger.setup import create, initialise
 from safedelete.ledger.store import SqlLedger
@@ -215,3 +215,19 @@ def test_the_ledgers_tables_have_transactions_whatever_the_servers_default(maria
         ).scalars()
         assert set(found) == {"InnoDB"}
     engine.dispose()
+
+
+def test_a_holder_that_was_frozen_stops_by_its_own_clock_whatever_the_database_says(sqlite_url: str) -> None:
+    database, clock = Database(sqlite_url, may_create=True), ManualClock()
+    create(database.engine, lease.metadata)
+    lock = lease.LeaseLock(database.engine, "main", clock=clock, seconds=600, host="host", pid=1)
+    held = lock.acquire("purge", owner="me")
+    clock.freeze(539)
+    held.gate()
+    clock.freeze(2)
+    with pytest.raises(LockLostError, match="was this process suspended"):
+        held.gate()
+    with pytest.raises(LockLostError):
+        held.fence()
+    held.release()
+    database.dispose()

@@ -12,7 +12,11 @@ import os
 import signal
 import sqlite3
 import sys
+import time
 import traceback
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import boto3
@@ -26,12 +30,15 @@ import safedelete.runner.context
 import safedelete.runner.pause
 import safedelete.sql.survey
 import safedelete.wiring.connect
+from safedelete.cli.signals import listening
 from safedelete.core.decision import Approved, Decision
 from safedelete.core.guard import decide
 from safedelete.core.plan import AgeProfile
 from safedelete.errors import SafeDeleteError
+from safedelete.runner.stop import nobody
 from safedelete.s3.client import Connection, connect
 from safedelete.wiring import init, run
+from safedelete.wiring.settings import SystemClock
 from tests.crash.boundaries import Watch
 from tests.crash.purges import BUCKET, PURGES
 
@@ -46,9 +53,12 @@ class Task(NamedTuple):
     Attributes:
         purge: A name in ``PURGES``.
         env: Its environment variables.
-        verb: ``run``, ``init``, ``adopt``, or ``stray`` for calls that safedelete never makes.
+        verb: ``run``, ``watched`` for a run that the command line's watchdog ends, ``init``, ``adopt``, or ``stray`` for
+            calls that safedelete never makes.
         kill_at: Number of the boundary, from 0, at which the child kills itself.
-        record: Whether to stop at each boundary, print it, and wait for a line before going on.
+        record: Whether to stop at each boundary, print it, and wait for a line before going on: ``on``, or ``off`` for
+            not stopping any more.
+        record_from: Number of the first boundary to stop at.
     """
 
     purge: str
@@ -56,6 +66,7 @@ class Task(NamedTuple):
     verb: str = "run"
     kill_at: int | None = None
     record: bool = False
+    record_from: int = 0
 
 
 class Ended(NamedTuple):
@@ -75,35 +86,37 @@ class Ended(NamedTuple):
 class Boundaries:
     """Counts boundaries, tells of them where asked to, and kills the process at one of them."""
 
-    def __init__(self, tell: int, go_on: int, kill_at: int | None, *, record: bool) -> None:
+    def __init__(self, tell: int, go_on: int, task: Task) -> None:
         self._tell, self._go_on = tell, go_on
-        self._kill_at, self._record = kill_at, record
+        self._kill_at, self._record, self._from = task.kill_at, task.record, task.record_from
         self._number = 0
 
     def __call__(self, label: str) -> None:
         mine = self._number == self._kill_at
-        if self._record or mine:
+        stops = self._record and self._number >= self._from
+        if stops or mine:
             os.write(self._tell, f"b{label}\n".encode())
-        if self._record:
+        if stops:
             # Whoever records looks at the stores now, while nothing moves.
-            os.read(self._go_on, 1)
+            self._record = os.read(self._go_on, 1) == b"."
         if mine:
             os.kill(os.getpid(), signal.SIGKILL)
         self._number += 1
 
 
 def in_child(task: Task, pipe: int, go_on: int) -> int:
-    if task.verb in ("run", "stray"):
-        Watch(Boundaries(pipe, go_on, task.kill_at, record=task.record)).install()
+    if task.verb in ("run", "watched", "stray"):
+        Watch(Boundaries(pipe, go_on, task)).install()
     try:
         purge = PURGES[task.purge]()
         if task.verb == "stray":
             stray_calls()
             return 0
-        if task.verb != "run":
+        if task.verb not in ("run", "watched"):
             init([purge], adopt=task.verb == "adopt")
             return 0
-        report = run(purge)
+        with listening(purge) if task.verb == "watched" else nullcontext(nobody) as asked:
+            report = run(purge, asked=asked)
         code, said = int(report.exit_code), report.message
     except SafeDeleteError as error:
         code, said = int(error.exit_code), f"{type(error).__name__}: {error}"
@@ -144,6 +157,9 @@ def serve() -> None:
     safedelete.sql.survey.AgeProfile = lambda *numbers: (  # type: ignore[assignment,misc]
         AgeProfile(*numbers) if numbers else AgeProfile(back=1, ahead=1)
     )
+    SystemClock.now = moved_clock  # type: ignore[method-assign]
+    # A store that is away is asked again and again; how long in between is another test's.
+    SystemClock.sleep = lambda _, seconds: time.sleep(min(seconds, 0.02))  # type: ignore[method-assign]
     clients = safedelete.wiring.connect.connect = Clients()  # type: ignore[assignment]
     print("ready", flush=True)
     while line := sys.stdin.readline():
@@ -151,6 +167,13 @@ def serve() -> None:
         os.environ.update(task.env)
         clients()
         print(json.dumps(fork(task)), flush=True)
+
+
+def moved_clock(_: SystemClock) -> datetime:
+    """The host's clock, as far away from what it says as a file has it that a test may write at any moment."""
+    path = os.environ.get("CRASH_CLOCK")
+    seconds = float(Path(path).read_text() or 0) if path else 0.0
+    return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 def declared_limits_only(*arguments: Any, **named: Any) -> Decision:
@@ -181,8 +204,7 @@ def fork(task: Task) -> Ended:
             at = line[1:].rstrip("\n")
             if task.record:
                 print(json.dumps(at), flush=True)
-                sys.stdin.readline()
-                os.write(waking, b".")
+                os.write(waking, b"." if sys.stdin.readline() == "on\n" else b"x")
     os.close(waking)
     _, status = os.waitpid(child, 0)
     return Ended(os.waitstatus_to_exitcode(status), said, at)

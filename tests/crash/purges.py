@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, case, cast, literal
 
@@ -28,8 +29,13 @@ uploads = Table(
 OPEN = Guard(max_items=10_000, max_fraction=1.0)
 
 
-def _purge(*targets: Rows | S3Prefix | S3Orphans, guard: Guard = OPEN) -> Purge:
-    return Purge(JOB, *targets, schedule="rate(1 day)", timeout=timedelta(minutes=10), guard=guard)
+def _purge(
+    *targets: Rows | S3Prefix | S3Orphans,
+    guard: Guard = OPEN,
+    timeout: timedelta = timedelta(minutes=10),
+    **more: Any,
+) -> Purge:
+    return Purge(JOB, *targets, schedule="rate(1 day)", timeout=timeout, guard=guard, **more)
 
 
 def _rows(*predicates: object, owns: S3Keys | None = None, guard: Guard = OPEN) -> Purge:
@@ -65,6 +71,12 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "rows and two objects each": lambda: _rows(owns=_two_keys()),
     "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
     "orphans": lambda: _purge(_orphans()),
+    # --- the same definition with a deadline that passes while a test waits
+    "two objects each, in a hurry": lambda: _purge(
+        Rows(uploads, past(uploads.c.expires_at), owns=_two_keys()),
+        timeout=timedelta(seconds=3),
+        grace=timedelta(seconds=2),
+    ),
     # --- what a deployment may have made of "rows and two objects each" since
     "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
     "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),

@@ -107,11 +107,19 @@ class Lab:
         folder: For the database files of SQLite.
         postgres: URL of an empty PostgreSQL database; None for SQLite.
         elsewhere: Whether the ledger is in a database of its own.
+
+    Attributes:
+        reached: URL by which a run reaches the database; a test may put a wire between that breaks.
+        endpoint: The same of the object store; None for its own.
+        variables: Environment variables of a run beside the usual ones.
     """
 
     def __init__(self, folder: Path, postgres: str | None = None, *, elsewhere: bool = False) -> None:
         self.folder = folder
         self.url = postgres or f"sqlite:///{folder / 'acme.db'}"
+        self.reached = self.url
+        self.endpoint: str | None = None
+        self.variables: dict[str, str] = {}
         self.ledger_url = f"sqlite:///{folder / 'ledger.db'}" if elsewhere else None
         self.store = StubS3(record=False)
         self.engine: Engine = create_engine(self.url, poolclass=NullPool)
@@ -157,41 +165,45 @@ class Lab:
         *,
         verb: str = "run",
         kill_at: int | None = None,
-        at_each: Callable[[str], None] | None = None,
+        at_each: Callable[[str], object] | None = None,
+        from_each: int = 0,
         environment: str = "matrix",
         access_key: str = "runner",
         role: str | None = None,
     ) -> Ended:
         """Run a purge in a child, to its end or to the boundary where it is killed.
 
-        With ``at_each`` the child stands still at each boundary until that returns.
+        With ``at_each`` the child stands still at each boundary until that returns, from a number on; it does so no more
+        once that returns True.
         """
-        url = self.url if role is None else self.url.replace("//safedelete@", f"//{role}@")
+        url = self.reached if role is None else self.reached.replace("//safedelete@", f"//{role}@")
         env = {
             "SAFEDELETE_DATABASE_URL": url,
             "SAFEDELETE_ENVIRONMENT": environment,
             # Its heartbeats, a quarter of this apart, would be boundaries at moments of their own.
             "SAFEDELETE_LEASE_SECONDS": "3600",
-            "AWS_ENDPOINT_URL": self.store.endpoint,
+            "AWS_ENDPOINT_URL": self.endpoint or self.store.endpoint,
             "AWS_ACCESS_KEY_ID": access_key,
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
             "NO_PROXY": "127.0.0.1",
+            **self.variables,
         }
         if self.ledger_url is not None:
             env["SAFEDELETE_LEDGER_URL"] = self.ledger_url
         assert self._nursery is not None
         assert self._nursery.stdin is not None
-        self._nursery.stdin.write(json.dumps(Task(purge, env, verb, kill_at, at_each is not None)) + "\n")
+        self._nursery.stdin.write(
+            json.dumps(Task(purge, env, verb, kill_at, at_each is not None, from_each)) + "\n"
+        )
         self._nursery.stdin.flush()
         while True:
             said = json.loads(self._nursery_says())
             if not isinstance(said, str):
                 return Ended(*said)
             assert at_each is not None
-            at_each(said)
-            self._nursery.stdin.write("on\n")
+            self._nursery.stdin.write("off\n" if at_each(said) is True else "on\n")
             self._nursery.stdin.flush()
 
     def _nursery_says(self, expected: str | None = None) -> str:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +44,18 @@ def seed(world: World, size: int) -> None:
         f"FROM generate_series(1, {3 * size}) AS n",
         "ANALYZE uploads",
     )
-    fast_put(world.store.endpoint, ADMIN, world.bucket, map(key, range(1, size + 1)))
 
 
-def purged(world: World, size: int) -> Purged:
+def put(world: World, keys: Iterator[str]) -> None:
+    fast_put(world.store.endpoint, ADMIN, world.bucket, keys)
+
+
+def purged(world: World, size: int, put: Callable[[World, Iterator[str]], None] = put) -> Purged:
     """Purge in a process of its own, whose peak memory is known afterwards."""
     world.sql("DROP TABLE IF EXISTS uploads")
     began = time.monotonic()
     seed(world, size)
+    put(world, map(key, range(1, size + 1)))
     print(f"seeded {size:,} in {time.monotonic() - began:.1f} s")
     assert count(world) == size
     jobs = world.jobs()

@@ -1,20 +1,30 @@
 """The batch protocol against everything that may happen around it, step by step, on the stores in memory.
 
 Two processes purge, an application writes, policies change, leases run out, connections break, and a process may die at
-any of its calls; then the promises are checked. ``SAFEDELETE_MODEL_EXAMPLES`` and ``SAFEDELETE_MODEL_STEPS`` ask for more.
+any of its calls; then the promises are checked. ``SAFEDELETE_MODEL_EXAMPLES`` and ``SAFEDELETE_MODEL_STEPS`` ask for more,
+``SAFEDELETE_MODEL_SEED`` for the same again.
 """
 
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from safedelete.core.item import Key, ObjectRef
 from safedelete.core.outcome import Outcome
@@ -28,6 +38,9 @@ from tests.worlds import BUCKET, FINAL, JOB, Process, World, batches_of, photo, 
 
 EXAMPLES = int(os.environ.get("SAFEDELETE_MODEL_EXAMPLES", "60"))
 STEPS = int(os.environ.get("SAFEDELETE_MODEL_STEPS", "14"))
+SEED = int(os.environ.get("SAFEDELETE_MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+STEPS_TAKEN: Counter[str] = Counter()
+"""Runs, and calls of theirs: before and after each of them something may happen."""
 
 NUMBERS = st.integers(0, 7)
 NAMES = (
@@ -175,6 +188,7 @@ class BatchProtocol(RuleBasedStateMachine):
         opened: list[str] = []
 
         def at(call: Call) -> None:
+            STEPS_TAKEN["calls"] += 1
             if call.name in ("rows.begin", "ledger.open"):
                 opened.append(call.name)
             # Where the ledger is elsewhere its commits are told apart: they delete nothing.
@@ -187,6 +201,7 @@ class BatchProtocol(RuleBasedStateMachine):
             for event in due:
                 self.happen(event, process, call)
 
+        STEPS_TAKEN["runs"] += 1
         process = self.world.process(name, at=at, **changes)
         self.running.append(process)
         try:
@@ -374,11 +389,21 @@ class BatchProtocol(RuleBasedStateMachine):
         return False
 
 
-TestBatchProtocol = BatchProtocol.TestCase
-TestBatchProtocol.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def test_the_promises_hold_whatever_happens_around_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    STEPS_TAKEN.clear()
+    run_state_machine_as_test(
+        seed(SEED)(BatchProtocol),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
+    taken, runs = STEPS_TAKEN["calls"], STEPS_TAKEN["runs"]
+    with capsys.disabled():
+        print(
+            f"\n  model: {taken:,} steps in {runs:,} runs; SAFEDELETE_MODEL_SEED={SEED}", end="", flush=True
+        )
+    assert taken > 150 * EXAMPLES, "a history of the model has become a short one"

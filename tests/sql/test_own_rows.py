@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from safedelete import Rows, S3Keys, past
 from safedelete.errors import ConfigError, StoreError, UnfitKeysError
 from safedelete.sql import Database, SqlRows
-from tests.sql.acts import fill, sealed, target
+from tests.sql.acts import fill, left, sealed, target
 from tests.sql.conftest import AS_OF, Server
 
 
@@ -146,3 +146,18 @@ def test_sealed_keys_of_another_width_are_told_as_such(server: Server, uploads: 
     rows = target(server, uploads)
     with pytest.raises(UnfitKeysError, match=r"2 column\(s\); the table's has 1"):
         rows.present([(1, 2)])
+
+
+def test_a_row_that_matches_among_the_sealed_ones_and_was_not_sealed_stays(
+    server: Server, uploads: sa.Table
+) -> None:
+    fill(server, uploads, 150)
+    rows = target(server, uploads, owns=False)
+    # Enough keys, and close enough together, for one range to be tried first.
+    wanted = [row for row in sealed(rows) if row.key != (75,)]
+    batch = rows.begin(AS_OF)
+    held = batch.hold(wanted)
+    assert len(held.rows) == 149
+    assert batch.delete(held.rows).touched == {"uploads": 149}
+    batch.commit()
+    assert left(server) == [75]

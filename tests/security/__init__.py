@@ -1,0 +1,1 @@
+"""What an attacker, or a careless value, could reach for: SQL, credentials, the page."""

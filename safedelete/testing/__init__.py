@@ -1,1 +1,23 @@
-"""For tests: memory stores, real servers on loopback, fault injection."""
+"""For tests: a strict S3, memory stores, real servers on loopback, fault injection, and a proof for a purge of yours."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safedelete.testing.strict_s3 import StrictS3
+
+_HOME = {
+    "StrictS3": "strict_s3",
+}
+
+__all__ = [
+    "StrictS3",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,6 +14,7 @@ from safedelete.s3.client import connect
 from safedelete.s3.probe import S3Prober
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
+from safedelete.testing import StrictS3
 from safedelete.testing.memory import MemoryObjects, MemoryPrefix, MemoryProber, Policy
 from safedelete.testing.servers import ADMIN, RUNNER
 from safedelete.wiring.settings import SystemClock
@@ -66,6 +68,16 @@ class TestStub(ObjectStoreContract):
     def bucket_of(self, stub_s3: Any) -> Bucket:
         stub_s3.create_bucket("acme")
         return in_s3(stub_s3, "acme", ADMIN)
+
+
+class TestStrict(ObjectStoreContract):
+    @pytest.fixture
+    def bucket_of(self) -> Iterator[Bucket]:
+        with StrictS3() as store:
+            store.create_bucket("acme")
+            made = in_s3(store, "acme", ADMIN)
+            made.deny = lambda key: store.deny("acme", [key])
+            yield made
 
 
 class TestMoto(ObjectStoreContract):

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from safedelete.testing.servers import StubS3, faults
 from safedelete.testing.servers.faults import LIES, RESET, SLOW_DOWN, TIMEOUT, Fault, Request, applied
-from safedelete.testing.servers.stub_s3 import ANY
+from safedelete.testing.servers.script import ANY
 
 ODD = [
     "plain",

@@ -7,11 +7,9 @@ acknowledgement. It also serves benchmarks as the store that costs nothing. Unve
 from __future__ import annotations
 
 import hashlib
-import threading
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from types import TracebackType
@@ -23,19 +21,16 @@ from safedelete.testing.servers.faults import (
     XML,
     Answer,
     Entry,
-    Fault,
     Request,
     error_body,
     escaped,
 )
 from safedelete.testing.servers.identity import ADMIN, Identity, s3_client
+from safedelete.testing.servers.script import Scripted
 from safedelete.testing.servers.stub_http import StubHTTPServer
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-ANY = "*"
-"""Every operation."""
 
 _MAX_KEYS = 1000
 
@@ -57,7 +52,7 @@ class StoredObject:
     storage: str | None = "STANDARD"
 
 
-class StubS3:
+class StubS3(Scripted):
     """The stub store. Every method may be called from any thread, while it serves.
 
     Args:
@@ -68,17 +63,9 @@ class StubS3:
     name = "stub-s3"
 
     def __init__(self, *, latency: float = 0.0, record: bool = True) -> None:
-        self.latency = latency
-        self.record = record
-        self.requests: list[Request] = []
-        self.counts: Counter[str] = Counter()
-        self.program: Callable[[Request], Fault | None] | None = None
-        """Asked first, for every request; may act (kill a connection, move a clock) before it answers None."""
-        self._lock = threading.RLock()
+        super().__init__(latency=latency, record=record)
         self._buckets: dict[str, dict[str, StoredObject]] = {}
         self._sorted: dict[str, list[str]] = {}
-        self._scripts: dict[str, deque[Fault | None]] = {}
-        self._always: dict[str, Fault] = {}
         self._server: StubHTTPServer | None = None
 
     # --- life ---
@@ -126,23 +113,6 @@ class StubS3:
 
     # --- the test's side ---
 
-    def script(self, *faults: Fault | None, operation: str = "DeleteObjects") -> None:
-        """Answer the next requests of an operation by these faults, one each; None is an honest answer."""
-        with self._lock:
-            self._scripts.setdefault(operation, deque()).extend(faults)
-
-    def always(self, fault: Fault, operation: str = "DeleteObjects") -> None:
-        """Answer every request of an operation by this fault, once its script is used up."""
-        with self._lock:
-            self._always[operation] = fault
-
-    def behave(self) -> None:
-        """Forget the program, every script and every fault."""
-        with self._lock:
-            self.program = None
-            self._scripts.clear()
-            self._always.clear()
-
     def create_bucket(self, bucket: str) -> None:
         """Make an empty bucket; one that exists is left alone."""
         with self._lock:
@@ -181,41 +151,6 @@ class StubS3:
             return set(self._buckets.get(bucket, {}))
 
     # --- the wire's side ---
-
-    def answer(self, request: Request) -> Answer:
-        """Answer one request, by the program, the script, the standing fault, or honestly."""
-        with self._lock:
-            request = self._counted(request)
-            program = self.program
-        fault = program(request) if program is not None else None
-        if fault is None:
-            fault = self._scripted(request.operation)
-
-        def honest(*, refuse: Mapping[str, str] = {}) -> Answer:
-            with self._lock:
-                return self._honest(request, refuse)
-
-        answer = honest() if fault is None else fault(request, honest)
-        if not self.latency:
-            return answer
-        return Answer(
-            answer.status, answer.body, answer.headers, answer.announced, answer.delay + self.latency
-        )
-
-    def _counted(self, request: Request) -> Request:
-        self.counts[request.operation] += 1
-        if not self.record:
-            return request
-        request = replace(request, number=len(self.requests) + 1)
-        self.requests.append(request)
-        return request
-
-    def _scripted(self, operation: str) -> Fault | None:
-        with self._lock:
-            for name in (operation, ANY):
-                if self._scripts.get(name):
-                    return self._scripts[name].popleft()
-            return self._always.get(operation) or self._always.get(ANY)
 
     def _honest(self, request: Request, refuse: Mapping[str, str]) -> Answer:
         if request.operation == "CreateBucket":

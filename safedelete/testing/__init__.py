@@ -6,13 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from safedelete.testing.lab import Lab, LabClock
     from safedelete.testing.strict_s3 import StrictS3
 
 _HOME = {
+    "Lab": "lab",
+    "LabClock": "lab",
     "StrictS3": "strict_s3",
 }
 
 __all__ = [
+    "Lab",
+    "LabClock",
     "StrictS3",
 ]
 

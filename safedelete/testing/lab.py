@@ -1,0 +1,394 @@
+"""``Lab``: a purge of yours in a world of its own, a scratch database, buckets in memory and a clock to move."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sqlalchemy import Engine, MetaData, Table, create_engine, delete, event, insert, inspect, select, update
+from sqlalchemy.pool import NullPool
+
+from safedelete.declare import Purge, Rows, S3Orphans
+from safedelete.errors import ConfigError, RefusedError
+from safedelete.ledger import tables as ledger_tables
+from safedelete.ledger.setup import create, initialise
+from safedelete.locks import lease
+from safedelete.ports import Binding
+from safedelete.runner import purge as runner
+from safedelete.runner import review
+from safedelete.runner.context import PurgeContext, never_acceptable
+from safedelete.runner.report import Report
+from safedelete.sql.engine import Database
+from safedelete.testing.memory.clock import START
+from safedelete.testing.memory.watch import Killed
+from safedelete.testing.servers.faults import Request
+from safedelete.testing.strict_s3 import StrictS3
+from safedelete.wiring.connect import buckets_of, context_of
+from safedelete.wiring.settings import Settings, SystemClock
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+ENVIRONMENT: Final = "lab"
+_DELETES: Final = ("DeleteObject", "DeleteObjects")
+
+
+class LabClock(SystemClock):
+    """The clock of a lab: the date stands still until it is moved, and nothing waits.
+
+    Args:
+        now: The first instant, aware.
+    """
+
+    def __init__(self, now: datetime = START) -> None:
+        self.instant = now.astimezone(UTC)
+        self._slept = 0.0
+
+    def now(self) -> datetime:
+        """Return the date as it was set, aware, UTC."""
+        return self.instant
+
+    def uptime(self) -> float:
+        """Return seconds since boot, and what was slept: deadlines and leases go by it."""
+        return super().uptime() + self._slept
+
+    def sleep(self, seconds: float) -> None:
+        """Move the uptime; does not wait."""
+        self._slept += seconds
+
+    def advance(self, **parts: float) -> None:
+        """Move the date, by the parts of a timedelta: ``clock.advance(days=91)``."""
+        self.instant += timedelta(**parts)
+
+
+class Lab:
+    """Purges as they are declared, but in a scratch database, in buckets in memory, and at a date of the test's choice.
+
+    What they would share with the world is left out: their database, clients and inventory, locks beside the lease, replicas,
+    ``pause_when``, metrics, and whatever the environment says.
+
+    Args:
+        purges: The purges; each is asked about the objects that the others' rows own, as those of one job file are.
+        metadata: Whose tables are made; those that the purges' tables belong to, unless given.
+        url: Of an empty database, for types that SQLite has not; its tables are dropped in the end. None for SQLite.
+        now: The first instant, aware.
+
+    Attributes:
+        engine: The scratch database, for code under test.
+        client: An S3 client of the buckets, for code under test.
+        store: The buckets, for the test: what is in them, and how they fail.
+        clock: The date, for the test to move.
+
+    Raises:
+        ConfigError: The database given has such a table already.
+
+    Example:
+        >>> from examples.retention import Upload, uploads
+        >>> with Lab(uploads) as lab:
+        ...     lab.store.create_bucket("acme-uploads")
+        ...     lab.add(Upload, id=1, expires_at=lab.clock.now(), legal_hold=False, s3_key="a.jpg")
+        ...     lab.put("acme-uploads", "a.jpg")
+        ...     lab.clock.advance(days=1)
+        ...     report = lab.run(uploads)
+        ...     report.total.deleted, lab.store.keys("acme-uploads")
+        (1, set())
+    """
+
+    def __init__(
+        self,
+        *purges: Purge,
+        metadata: MetaData | Sequence[MetaData] | None = None,
+        url: str | None = None,
+        now: datetime = START,
+    ) -> None:
+        self.clock = LabClock(now)
+        self.store = StrictS3(now=self.clock.now, sleep=self.clock.sleep, record=False)
+        self.declared = purges
+        self.metadata = _metadata(purges, metadata)
+        self.boundaries = 0
+        """Statements that write, commits and deletes of objects since :meth:`kill_at` was last called, or the lab began."""
+        self._url = url
+        self._folder = ""
+        self._kill_at: int | None = None
+        self._dead = False
+        self._kill_next = False
+        self._bound: dict[int, Purge] = {}
+
+    # --- life ---
+
+    def start(self) -> Self:
+        """Make the database and its ledger, and take over this process's S3 clients."""
+        if not self._url:
+            self._folder = tempfile.mkdtemp(prefix="safedelete-lab-")
+        self.url = self._url or f"sqlite:///{Path(self._folder) / 'lab.sqlite3'}"
+        self.store.start()
+        try:
+            self.client: S3Client = self.store.client()
+            self._hand, self.engine = self._connect(), self._connect()
+            self._watch(self.engine)
+            self._make()
+            self.store.program = self._request
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Forget all of it. Idempotent."""
+        if not self.store.running:
+            return
+        self.revive()
+        if self._url:
+            for metadata in (*self.metadata, lease.metadata, ledger_tables.metadata):
+                metadata.drop_all(self._hand)
+        self._close()
+
+    def _close(self) -> None:
+        self.store.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _connect(self) -> Engine:
+        engine = create_engine(self.url, poolclass=NullPool)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _foreign_keys)
+        return engine
+
+    def _make(self) -> None:
+        there = set(inspect(self._hand).get_table_names())
+        mine = {table.name for metadata in self.metadata for table in metadata.tables.values()}
+        if there & mine:
+            raise ConfigError(
+                f"The database given to the lab has a table {min(there & mine)!r} already. Nothing was deleted.",
+                hint="A lab fills and empties its tables: give it a database of its own.",
+            )
+        for metadata in self.metadata:
+            metadata.create_all(self._hand)
+        for bucket in buckets_of(self.declared):
+            self.store.create_bucket(bucket, versioned=bucket in _versioned(self.declared))
+        create(self._hand, lease.metadata)
+        database = Database(self.url)
+        try:
+            found = Binding(ENVIRONMENT, frozenset({database.identity}), buckets_of(self.declared))
+        finally:
+            database.dispose()
+        initialise(self._hand, found, adopt=False)
+
+    # --- what is in it ---
+
+    def add(self, entity: Any, **values: Any) -> None:
+        """Insert a row.
+
+        Args:
+            entity: A model or a table.
+            values: By column name.
+        """
+        table: Table = entity if isinstance(entity, Table) else entity.__table__
+        with self._hand.begin() as connection:
+            connection.execute(insert(table).values(values))
+
+    def rows(self, entity: Any) -> list[Mapping[str, Any]]:
+        """Return a table's rows, ordered by primary key."""
+        table: Table = entity if isinstance(entity, Table) else entity.__table__
+        with self._hand.connect() as connection:
+            found = connection.execute(select(table).order_by(*table.primary_key.columns)).mappings()
+            return [dict(row) for row in found]
+
+    def put(self, bucket: str, key: str, body: bytes = b"x", *, age: timedelta = timedelta(0)) -> None:
+        """Store an object that was last written some time ago."""
+        self.store.put(bucket, key, body, modified=self.clock.now() - age)
+
+    def empty(self) -> None:
+        """Remove every row and object, the ledger's runs and all faults; buckets and date stay."""
+        self.revive()
+        self.store.empty()
+        self.store.behave()
+        self.store.program = self._request
+        kept = [t for t in ledger_tables.metadata.sorted_tables if t is not ledger_tables.meta]
+        every = [t for metadata in self.metadata for t in metadata.sorted_tables]
+        with self._hand.begin() as connection:
+            for table in (*reversed(every), *reversed(kept), lease.table):
+                connection.execute(delete(table))
+
+    # --- runs ---
+
+    def bound(self, purge: Purge) -> Purge:
+        """Return the purge as the lab runs it: the same targets, in the lab's database and buckets."""
+        if id(purge) in self._bound:
+            return self._bound[id(purge)]
+        mine = copy(purge)
+        mine.database, mine.lock, mine.pause_when = self.url, None, None
+        mine.max_replication_lag, mine.replicas = None, ()
+        mine.targets = tuple(self._target(target) for target in purge.targets)
+        self._bound[id(purge)] = mine
+        others = dict.fromkeys((*self.declared, *purge.beside))
+        mine.beside = tuple(self.bound(other) for other in others if other is not purge)
+        return mine
+
+    def _target(self, target: Any) -> Any:
+        mine = copy(target)
+        if isinstance(target, Rows):
+            mine.owns = tuple(copy(keys) for keys in target.owns)
+            for keys in mine.owns:
+                keys.client = self.client
+        else:
+            mine.client = self.client
+            if not isinstance(target, S3Orphans):
+                mine.inventory = None
+        return mine
+
+    @contextmanager
+    def context(self, purge: Purge) -> Iterator[PurgeContext]:
+        """Connect everything that one run of a purge needs, for tests that change a part of it."""
+        settings = Settings(
+            environment=ENVIRONMENT,
+            database_url=None,
+            ledger_url=None,
+            revision="",
+            lease_seconds=60.0,
+            lock="lease",
+            redis_url=None,
+            file=None,
+            metrics="",
+            notify="",
+        )
+        with context_of(self.bound(purge), settings=settings, clock=self.clock) as ctx:
+            engine = getattr(ctx.lock, "engine", None)
+            if isinstance(engine, Engine):
+                self._watch(engine)
+            yield ctx
+
+    def plan(self, purge: Purge) -> Report:
+        """Count and decide. Reads only."""
+        with self.context(purge) as ctx:
+            return runner.plan(ctx)
+
+    def run(self, purge: Purge, *, approve: bool = True, between: Callable[[], None] | None = None) -> Report:
+        """Run a purge once. Deletes, in the lab.
+
+        Args:
+            purge: One of the lab's, or any other.
+            approve: Approve the plan where the guard refuses it for what a person may accept: a lab has few rows, and no
+                history.
+            between: Called after the plan was sealed and before it is executed.
+
+        Raises:
+            SafeDeleteError: Whatever stopped it.
+        """
+        with self.context(purge) as ctx:
+            if between is None:
+                try:
+                    return runner.run(ctx)
+                except RefusedError as refused:
+                    if not approve or refused.run is None or never_acceptable(refused.findings):
+                        raise
+                    return self._execute(ctx, refused.run, refused=True)
+            report = runner.save(ctx)
+            between()
+            refusing = report.decision is not None and report.exit_code != 0
+            assert report.run is not None
+            return self._execute(ctx, report.run, refused=refusing and approve)
+
+    def _execute(self, ctx: PurgeContext, run: str, *, refused: bool) -> Report:
+        if refused:
+            review.approve(ctx.ledger, ctx.clock, run, reason="a lab", who=ENVIRONMENT)
+        return runner.execute_sealed(ctx, run)
+
+    # --- dying ---
+
+    def kill_at(self, boundary: int | None) -> None:
+        """Let the process die right before a boundary: a statement that writes, a commit, or a delete of objects.
+
+        What dies raises ``safedelete.testing.memory.Killed``, and reaches neither database nor store any more.
+
+        Args:
+            boundary: Its number from now on, from 1; None to live.
+        """
+        self._kill_at, self.boundaries, self._dead, self._kill_next = boundary, 0, False, False
+
+    def kill_after_objects(self) -> None:
+        """Let the process die right after the next request that deletes an object, before it can write down anything."""
+        self.kill_at(None)
+        self._kill_next = True
+
+    def revive(self) -> None:
+        """Begin a new process, after the lease of the one that died has run out."""
+        self.kill_at(None)
+        with self._hand.begin() as connection:
+            connection.execute(update(lease.table).values(expires_ms=0))
+
+    def _boundary(self) -> None:
+        if self._dead:
+            raise Killed
+        self.boundaries += 1
+        if self._kill_at is not None and self.boundaries >= self._kill_at:
+            self._dead = True
+            raise Killed
+
+    def _request(self, request: Request) -> None:
+        if request.operation in _DELETES:
+            self._boundary()
+            if self._kill_next and self.store.keys(request.bucket) & set(request.keys):
+                self._kill_at = self.boundaries + 1
+        elif self._dead:
+            raise Killed
+
+    def _watch(self, engine: Engine) -> None:
+        def executes(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE"):
+                self._boundary()
+            elif self._dead and not statement.lstrip().upper().startswith("ROLLBACK"):
+                raise Killed
+
+        event.listen(engine, "before_cursor_execute", executes)
+        event.listen(engine, "commit", lambda _: self._boundary())
+
+
+def _foreign_keys(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _metadata(purges: Sequence[Purge], given: MetaData | Sequence[MetaData] | None) -> tuple[MetaData, ...]:
+    if isinstance(given, MetaData):
+        return (given,)
+    if given is not None:
+        return tuple(given)
+    found: dict[MetaData, None] = {}
+    for purge in purges:
+        for target in purge.targets:
+            for table in tables_of(target):
+                found[table.metadata] = None
+    return tuple(found)
+
+
+def tables_of(target: object) -> list[Table]:
+    """Return the tables that a target reads: the one it deletes from, or those whose columns name what it keeps."""
+    if isinstance(target, Rows):
+        return [target.table]
+    if isinstance(target, S3Orphans):
+        froms = [f for column in target.columns for f in select(column).get_final_froms()]
+        return [f for f in froms if isinstance(f, Table)]
+    return []
+
+
+def _versioned(purges: Sequence[Purge]) -> set[str]:
+    found: set[str] = set()
+    for purge in purges:
+        for target in purge.targets:
+            places = target.owns if isinstance(target, Rows) else (target,)
+            found |= {place.bucket for place in places if place.mode is not None}
+    return found

@@ -1,0 +1,170 @@
+"""A lab runs a purge as it is declared, in a world of its own, and nothing of it touches the other one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, delete, update
+
+from examples.retention import Upload, logins, scratch, uploads
+from safedelete import Purge, Rows
+from safedelete.core.run import RunState
+from safedelete.errors import ConfigError, ExitCode, RefusedError
+from safedelete.testing import Lab
+from safedelete.testing.memory import Killed
+
+B = "acme-uploads"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def upload(lab: Lab, number: int, *, days: float = 0) -> None:
+    key = f"{number}.jpg"
+    expires = lab.clock.now() + timedelta(days=days)
+    lab.add(Upload, id=number, expires_at=expires, legal_hold=False, s3_key=key)
+    lab.put(B, key)
+
+
+def ids(lab: Lab) -> list[int]:
+    return [row["id"] for row in lab.rows(Upload)]
+
+
+def test_a_row_goes_with_its_object_when_its_time_has_passed_and_not_at_that_instant(
+    purge_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAFEDELETE_LEDGER_URL", "postgresql://production/ledger")
+    monkeypatch.setenv("SAFEDELETE_METRICS", "cloudwatch")
+    lab = purge_lab(uploads)
+    upload(lab, 1)
+    upload(lab, 2, days=30)
+    assert lab.run(uploads).total.total == 0
+    lab.clock.advance(seconds=1)
+    report = lab.run(uploads)
+    assert (report.state, report.total.deleted) == (RunState.SUCCEEDED, 1)
+    assert ids(lab) == [2]
+    assert lab.store.keys(B) == {"2.jpg"}
+
+
+def test_what_the_purge_declares_stays_as_it_was(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(uploads, logins, scratch)
+    mine = lab.bound(uploads)
+    assert uploads.database is None
+    target = uploads.targets[0]
+    assert isinstance(target, Rows)
+    assert target.owns[0].client is None
+    assert uploads.beside == ()
+    assert [other.name for other in mine.beside] == ["login-events", "scratch-objects"]
+    assert lab.bound(uploads) is mine
+
+
+def test_a_denied_object_keeps_its_row_and_the_next_night_takes_both(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(uploads)
+    for number in (1, 2):
+        upload(lab, number, days=-1)
+    lab.store.deny(B, ["1.jpg"])
+    assert lab.run(uploads).exit_code is ExitCode.STORE
+    assert ids(lab) == [1]
+    assert lab.store.keys(B) == {"1.jpg"}
+    lab.store.lift(B)
+    lab.clock.advance(days=1)
+    assert lab.run(uploads).exit_code is ExitCode.DONE
+    assert ids(lab) == []
+
+
+def test_objects_under_a_prefix_are_as_old_as_they_were_put(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(scratch)
+    lab.put("acme-scratch", "tmp/old", age=timedelta(days=7, seconds=1))
+    lab.put("acme-scratch", "tmp/new", age=timedelta(days=7))
+    lab.put("acme-scratch", "other/old", age=timedelta(days=70))
+    lab.run(scratch)
+    assert lab.store.keys("acme-scratch") == {"tmp/new", "other/old"}
+
+
+def test_a_refused_plan_is_refused_where_nobody_approves(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(uploads)
+    upload(lab, 1, days=-1)
+    with pytest.raises(RefusedError):
+        lab.run(uploads, approve=False)
+    assert ids(lab) == [1]
+
+
+def test_between_plan_and_execution_anything_may_happen(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(uploads)
+    for number in (1, 2):
+        upload(lab, number, days=-1)
+
+    def held() -> None:
+        with lab.engine.begin() as connection:
+            connection.execute(update(Upload).where(Upload.id == 1).values(legal_hold=True))
+
+    report = lab.run(uploads, between=held)
+    assert (report.total.deleted, report.total.changed) == (1, 1)
+    assert ids(lab) == [1]
+    assert lab.store.keys(B) == {"1.jpg"}
+
+
+def test_a_run_that_dies_after_the_objects_went_is_finished_by_the_next(
+    purge_lab: Callable[..., Lab],
+) -> None:
+    lab = purge_lab(uploads)
+    upload(lab, 1, days=-1)
+    lab.kill_after_objects()
+    with pytest.raises(Killed):
+        lab.run(uploads)
+    assert ids(lab) == [1]
+    assert lab.store.keys(B) == set()
+    lab.revive()
+    report = lab.run(uploads)
+    assert (report.resumed, report.exit_code) == (True, ExitCode.DONE)
+    assert ids(lab) == []
+
+
+def test_the_dead_write_nothing_more(purge_lab: Callable[..., Lab]) -> None:
+    lab = purge_lab(uploads)
+    upload(lab, 1, days=-1)
+    lab.kill_at(1)
+    with pytest.raises(Killed):
+        lab.run(uploads)
+    with pytest.raises(Killed):
+        lab.client.delete_object(Bucket=B, Key="1.jpg")
+    with pytest.raises(Killed), lab.engine.begin() as connection:
+        connection.execute(delete(Upload))
+    assert ids(lab) == [1]
+    assert lab.store.keys(B) == {"1.jpg"}
+
+
+def test_a_database_that_has_the_tables_already_is_no_scratch_database(sqlite_url: str) -> None:
+    metadata = MetaData()
+    table = Table("things", metadata, Column("id", Integer, primary_key=True))
+    purge = Purge(
+        "things",
+        Rows(table, table.c.id > 0, anytime=True),
+        schedule="rate(1 day)",
+        timeout=timedelta(minutes=1),
+    )
+    engine = create_engine(sqlite_url)
+    metadata.create_all(engine)
+    engine.dispose()
+    with pytest.raises(ConfigError, match="'things' already"), Lab(purge, url=sqlite_url):
+        pass
+
+
+def test_the_plugin_loads_nothing_of_the_package_before_a_test_asks_for_it() -> None:
+    code = (
+        "import sys, safedelete.testing.plugin\n"
+        "heavy = {'sqlalchemy', 'boto3', 'botocore', 'moto', 'hypothesis', 'safedelete.declare'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

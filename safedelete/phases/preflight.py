@@ -175,7 +175,9 @@ def require_objects(parts: Sequence[Part], batches: Iterable[StoredBatch]) -> No
             continue
         assert isinstance(stored.items, RowBatch)
         rows = stored.items.rows
-        refs = [ref for row in rows for ref in row.objects if not within(ref, row.prefixes)][:SAMPLE]
+        # Each once: rows that share an object are answered for by one presence.
+        named = dict.fromkeys(ref for row in rows for ref in row.objects if not within(ref, row.prefixes))
+        refs = list(named)[:SAMPLE]
         # Below a prefix the listing that sealed it has looked; where it found nothing, there was nothing.
         prefixes = [
             any(within(ref, [prefix]) for ref in row.objects) for row in rows for prefix in row.prefixes

@@ -56,6 +56,16 @@ def test_a_run_whose_objects_are_not_there_is_stopped_before_a_row_goes() -> Non
     assert all(world.has_row(n) for n in range(6))
 
 
+def test_an_object_that_many_rows_share_is_there_once_and_that_is_all_of_it() -> None:
+    world = World(expired=0, shares=True)
+    for number in range(6):
+        world.add(number, objects=["shared.jpg"])
+    report = world.process().run()
+    assert report.exit_code is ExitCode.DONE
+    assert not any(world.has_row(n) for n in range(6))
+    assert not world.has_object("shared.jpg")
+
+
 def test_objects_that_cannot_be_asked_for_are_not_taken_to_be_there() -> None:
     world = World(expired=6)
     for number in range(6):

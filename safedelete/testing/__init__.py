@@ -7,18 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from safedelete.testing.lab import Lab, LabClock
+    from safedelete.testing.promises import PROMISES
+    from safedelete.testing.safe import PurgeUnsafeError, assert_purge_is_safe
+    from safedelete.testing.scene import Scene
+    from safedelete.testing.strategies import faults, rows_around
     from safedelete.testing.strict_s3 import StrictS3
 
 _HOME = {
     "Lab": "lab",
     "LabClock": "lab",
+    "PROMISES": "promises",
+    "PurgeUnsafeError": "safe",
+    "Scene": "scene",
     "StrictS3": "strict_s3",
+    "assert_purge_is_safe": "safe",
+    "faults": "strategies",
+    "rows_around": "strategies",
 }
 
 __all__ = [
+    "PROMISES",
     "Lab",
     "LabClock",
+    "PurgeUnsafeError",
+    "Scene",
     "StrictS3",
+    "assert_purge_is_safe",
+    "faults",
+    "rows_around",
 ]
 
 

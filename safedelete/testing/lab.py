@@ -12,13 +12,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import Engine, MetaData, Table, create_engine, delete, event, insert, inspect, select, update
+from sqlalchemy import (
+    Engine,
+    Executable,
+    MetaData,
+    Select,
+    Table,
+    create_engine,
+    delete,
+    event,
+    insert,
+    inspect,
+    select,
+    update,
+)
 from sqlalchemy.pool import NullPool
 
 from safedelete.declare import Purge, Rows, S3Orphans
 from safedelete.errors import ConfigError, RefusedError
 from safedelete.ledger import tables as ledger_tables
 from safedelete.ledger.setup import create, initialise
+from safedelete.ledger.store import SqlLedger
 from safedelete.locks import lease
 from safedelete.ports import Binding
 from safedelete.runner import purge as runner
@@ -111,7 +125,7 @@ class Lab:
         self.clock = LabClock(now)
         self.store = StrictS3(now=self.clock.now, sleep=self.clock.sleep, record=False)
         self.declared = purges
-        self.metadata = _metadata(purges, metadata)
+        self.metadata = metadata_of(purges, metadata)
         self.boundaries = 0
         """Statements that write, commits and deletes of objects since :meth:`kill_at` was last called, or the lab began."""
         self._url = url
@@ -119,6 +133,7 @@ class Lab:
         self._kill_at: int | None = None
         self._dead = False
         self._kill_next = False
+        self._process: Database | None = None
         self._bound: dict[int, Purge] = {}
 
     # --- life ---
@@ -151,6 +166,7 @@ class Lab:
         self._close()
 
     def _close(self) -> None:
+        self._end()
         self.store.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -198,15 +214,23 @@ class Lab:
             values: By column name.
         """
         table: Table = entity if isinstance(entity, Table) else entity.__table__
-        with self._hand.begin() as connection:
-            connection.execute(insert(table).values(values))
+        self.tell(insert(table).values(values))
 
     def rows(self, entity: Any) -> list[Mapping[str, Any]]:
         """Return a table's rows, ordered by primary key."""
         table: Table = entity if isinstance(entity, Table) else entity.__table__
+        found = self.ask(select(table).order_by(*table.primary_key.columns), {})
+        return [dict(row._mapping) for row in found]  # noqa: SLF001  # SQLAlchemy's public name for it
+
+    def ask(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
+        """Return a SELECT's rows, whether the process is dead or not. Reads only."""
         with self._hand.connect() as connection:
-            found = connection.execute(select(table).order_by(*table.primary_key.columns)).mappings()
-            return [dict(row) for row in found]
+            return connection.execute(statement, dict(values)).all()
+
+    def tell(self, statement: Executable) -> None:
+        """Carry a statement out, whether the process is dead or not."""
+        with self._hand.begin() as connection:
+            connection.execute(statement)
 
     def put(self, bucket: str, key: str, body: bytes = b"x", *, age: timedelta = timedelta(0)) -> None:
         """Store an object that was last written some time ago."""
@@ -214,7 +238,9 @@ class Lab:
 
     def empty(self) -> None:
         """Remove every row and object, the ledger's runs and all faults; buckets and date stay."""
-        self.revive()
+        if self._dead:
+            self.revive()
+        self.kill_at(None)
         self.store.empty()
         self.store.behave()
         self.store.program = self._request
@@ -266,10 +292,13 @@ class Lab:
             metrics="",
             notify="",
         )
-        with context_of(self.bound(purge), settings=settings, clock=self.clock) as ctx:
-            engine = getattr(ctx.lock, "engine", None)
-            if isinstance(engine, Engine):
-                self._watch(engine)
+        if self._process is None:
+            # Kept for the next run: a database that is opened anew has to make up its statements anew.
+            self._process = database = Database(self.url)
+            self._watch(database.engine)
+        opened = self._process, SqlLedger(self._process.engine, self._process.identity)
+        mine = self.bound(purge)
+        with context_of(mine, settings=settings, clock=self.clock, connected=opened) as ctx:
             yield ctx
 
     def plan(self, purge: Purge) -> Report:
@@ -327,9 +356,14 @@ class Lab:
 
     def revive(self) -> None:
         """Begin a new process, after the lease of the one that died has run out."""
+        self._end()
         self.kill_at(None)
-        with self._hand.begin() as connection:
-            connection.execute(update(lease.table).values(expires_ms=0))
+        self.tell(update(lease.table).values(expires_ms=0))
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.dispose()
 
     def _boundary(self) -> None:
         if self._dead:
@@ -362,7 +396,8 @@ def _foreign_keys(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _metadata(purges: Sequence[Purge], given: MetaData | Sequence[MetaData] | None) -> tuple[MetaData, ...]:
+def metadata_of(purges: Sequence[Purge], given: MetaData | Sequence[MetaData] | None) -> tuple[MetaData, ...]:
+    """Return the metadata given, or those that the purges' tables belong to."""
     if isinstance(given, MetaData):
         return (given,)
     if given is not None:

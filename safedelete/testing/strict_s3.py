@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from safedelete.errors import ConfigError
@@ -33,6 +33,13 @@ _started: Final[list[object]] = []
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _WRITES: Final = ("PutObject", "CompleteMultipartUpload", "Unknown")
+
+
+class Kept(NamedTuple):
+    """An object that is there: its ETag, in quotes, and when it was last written, aware."""
+
+    etag: str
+    modified: datetime
 
 
 class StrictS3(Scripted):
@@ -177,6 +184,15 @@ class StrictS3(Scripted):
         """Return the keys that are there, delete markers not counted."""
         kept = self._backend().buckets[bucket].keys if bucket in self._backend().buckets else {}
         return {key for key in list(kept) if hasattr(kept.get(key), "etag")}
+
+    def contents(self) -> dict[tuple[str, str], Kept]:
+        """Return every object of every bucket, by bucket and key; delete markers not counted."""
+        found: dict[tuple[str, str], Kept] = {}
+        for name, bucket in self._backend().buckets.items():
+            for key in self.keys(name):
+                kept = bucket.keys[key]
+                found[name, key] = Kept(str(kept.etag), kept.last_modified.replace(tzinfo=UTC))
+        return found
 
     def versions(self, bucket: str, key: str) -> int:
         """Return how many versions and markers a key has."""

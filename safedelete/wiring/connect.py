@@ -180,11 +180,13 @@ def context_of(
     clock: SystemClock | None = None,
     manifest: Path | None = None,
     teller: Teller | None = None,
+    connected: tuple[Database, SqlLedger] | None = None,
 ) -> Iterator[PurgeContext]:
-    """Connect everything a purge needs, and close it afterwards."""
+    """Connect everything a purge needs, and close it afterwards; what is given ``connected`` stays open."""
     settings = settings or Settings.read()
     clock = clock or SystemClock()
-    with opened(settings, purge) as (database, ledger), ExitStack() as held:
+    with ExitStack() as held:
+        database, ledger = connected or held.enter_context(opened(settings, purge))
         parts, callers = _parts(purge, database, clock)
         caller = " ".join([database.caller, *callers]).strip()
         owner = new_owner()

@@ -1,0 +1,299 @@
+"""What a lab is filled with: rows and objects around a purge's cutoff, and what happens to them while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sqlalchemy import ColumnElement, MetaData, Table, select, update
+from sqlalchemy.exc import IntegrityError, StatementError
+
+from safedelete.declare import Purge, Rows, S3Orphans, S3Prefix
+from safedelete.declare.time import resolve
+from safedelete.errors import ConfigError
+from safedelete.testing.lab import Lab
+from safedelete.testing.strict_s3 import Kept
+
+ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+RowName: TypeAlias = tuple[str, tuple[Any, ...]]
+"""A row: its table's name and its primary key."""
+
+Place: TypeAlias = tuple[str, str]
+"""An object: bucket and key."""
+
+
+class Naming(NamedTuple):
+    """A column, or an expression, by which rows of a table name objects."""
+
+    table: Table
+    bucket: str
+    column: ColumnElement[Any]
+    whole_prefix: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row to be inserted, its values by column name."""
+
+    table: Table
+    values: Mapping[str, Any]
+
+    @property
+    def name(self) -> RowName:
+        """Which row it is."""
+        return self.table.fullname, tuple(self.values[c.name] for c in self.table.primary_key.columns)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One object that no row need name.
+
+    Attributes:
+        bucket: Bucket.
+        key: Key.
+        modified: When it was last written, aware, whole seconds.
+        size: Bytes.
+    """
+
+    bucket: str
+    key: str
+    modified: datetime
+    size: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """The data of one example. Every object that a row names is there; those in ``objects`` are there besides.
+
+    Attributes:
+        now: The instant of the run, aware.
+        rows: Parents before children.
+        objects: Further objects.
+        denied: Rows whose objects the store refuses to delete, in the first night.
+        changes: New values of rows, written between plan and execution of the first night.
+        overwritten: Objects that are written anew in between.
+    """
+
+    now: datetime
+    rows: tuple[Row, ...] = ()
+    objects: tuple[Stored, ...] = ()
+    denied: frozenset[RowName] = frozenset()
+    changes: Mapping[RowName, Mapping[str, Any]] = field(default_factory=dict)
+    overwritten: frozenset[Place] = frozenset()
+
+    def with_rows(self, kept: Iterable[Row]) -> Scene:
+        """Return it with these rows only, and what is about them."""
+        rows = tuple(kept)
+        names = {row.name for row in rows}
+        return replace(
+            self,
+            rows=rows,
+            denied=self.denied & names,
+            changes={name: values for name, values in self.changes.items() if name in names},
+        )
+
+    def things(self) -> list[object]:
+        """Return every single thing that it could do without, for :meth:`without`, children before parents."""
+        return [
+            *((name, "denied") for name in sorted(self.denied, key=repr)),
+            *((name, "changed") for name in self.changes),
+            *reversed(self.rows),
+            *((place, "overwritten") for place in sorted(self.overwritten)),
+            *self.objects,
+        ]
+
+    def without(self, thing: object) -> Scene:
+        """Return it with one thing less."""
+        if isinstance(thing, Row):
+            return self.with_rows(row for row in self.rows if row is not thing)
+        if isinstance(thing, Stored):
+            return replace(self, objects=tuple(stored for stored in self.objects if stored != thing))
+        assert isinstance(thing, tuple)
+        name, _ = thing
+        return replace(
+            self,
+            denied=self.denied - {name} if thing[1] == "denied" else self.denied,
+            changes={n: v for n, v in self.changes.items() if thing != (n, "changed")},
+            overwritten=self.overwritten - {name},
+        )
+
+    def __str__(self) -> str:
+        lines = [f"now {self.now.isoformat()}"]
+        for row in self.rows:
+            values = ", ".join(f"{name}={value!r}" for name, value in row.values.items())
+            lines.append(f"{row.table.fullname}({values})")
+        lines += [f"s3://{o.bucket}/{o.key!r}, written {o.modified.isoformat()}" for o in self.objects]
+        lines += [f"denied: the objects of {said(name)}" for name in sorted(self.denied, key=repr)]
+        lines += [
+            f"changed after the plan: {said(name)} to {values!r}" for name, values in self.changes.items()
+        ]
+        lines += [f"overwritten after the plan: s3://{b}/{k!r}" for b, k in sorted(self.overwritten)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The purge under test with all that may name its objects.
+
+    Attributes:
+        purge: The purge.
+        beside: The other purges of its job file.
+        names: Further columns by which rows name objects, by bucket.
+        metadata: Whose tables there are.
+    """
+
+    purge: Purge
+    beside: tuple[Purge, ...]
+    names: Mapping[str, Sequence[Any]]
+    metadata: tuple[MetaData, ...]
+
+    @cached_property
+    def rows(self) -> tuple[Rows, ...]:
+        """The purge's targets that are rows."""
+        return tuple(target for target in self.purge.targets if isinstance(target, Rows))
+
+    @cached_property
+    def listed(self) -> tuple[S3Prefix | S3Orphans, ...]:
+        """The purge's targets that are found by listing."""
+        return tuple(target for target in self.purge.targets if not isinstance(target, Rows))
+
+    @cached_property
+    def namings(self) -> tuple[Naming, ...]:
+        """Every column known to name objects."""
+        found: list[Naming] = []
+        for purge in (self.purge, *self.beside):
+            for target in purge.targets:
+                if isinstance(target, S3Orphans):
+                    found += [Naming(_table_of(c), target.bucket, c) for c in target.columns]
+                if not isinstance(target, Rows):
+                    continue
+                for keys in target.owns:
+                    found += [Naming(target.table, keys.bucket, column) for column in keys.columns]
+                    if keys.prefix is not None:
+                        found.append(Naming(target.table, keys.bucket, keys.prefix, whole_prefix=True))
+        for bucket, columns in self.names.items():
+            elements = [c.__clause_element__() if hasattr(c, "__clause_element__") else c for c in columns]
+            found += [Naming(_table_of(c), bucket, c) for c in elements]
+        return tuple({(n.table.fullname, n.bucket, str(n.column)): n for n in found}.values())
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables an example fills: targets, what names objects, whatever refers to them, and all they refer to."""
+        wanted = {rows.table for rows in self.rows} | {naming.table for naming in self.namings}
+        every = [table for metadata in self.metadata for table in metadata.sorted_tables]
+        while True:
+            below = {t for t in every for fk in t.foreign_keys if fk.column.table in wanted} - wanted
+            above = {fk.column.table for t in wanted | below for fk in t.foreign_keys} - wanted
+            if not below | above:
+                return tuple(table for table in every if table in wanted)
+            wanted |= below | above
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a lab holds at one moment.
+
+    Attributes:
+        rows: Every row by name.
+        objects: Every object, with its ETag and its date.
+        named: The objects each row names, whether they are there or not.
+    """
+
+    rows: Mapping[RowName, Mapping[str, Any]]
+    objects: Mapping[Place, Kept]
+    named: Mapping[RowName, frozenset[Place]]
+
+    def namers(self, place: Place) -> Iterator[RowName]:
+        """Yield the rows that name an object."""
+        return (row for row, places in self.named.items() if place in places)
+
+
+def fill(lab: Lab, subject: Subject, scene: Scene) -> None:
+    """Empty a lab, and put a scene into it.
+
+    Raises:
+        ConfigError: The database does not take the rows.
+    """
+    lab.empty()
+    lab.clock.instant = scene.now
+    for row in scene.rows:
+        try:
+            lab.add(row.table, **row.values)
+        except (IntegrityError, StatementError) as error:
+            raise ConfigError(
+                f"The made-up row {dict(row.values)!r} does not fit into {row.table.fullname}: {error.__cause__ or error}.",
+                hint="Say what may stand in the column: columns={Model.column: strategy}.",
+            ) from error
+    for naming in subject.namings:
+        for bucket, key in _named(lab, naming).values():
+            # As old as can be, so that no sweep spares one for its age alone.
+            named = f"{key.rstrip('/')}/in it" if naming.whole_prefix else key
+            lab.store.put(bucket, named, b"x", modified=ANCIENT)
+    for stored in scene.objects:
+        lab.store.put(stored.bucket, stored.key, b"x" * stored.size, modified=stored.modified)
+
+
+def look(lab: Lab, subject: Subject) -> Snapshot:
+    """Return what a lab holds, by its own hand. Reads only."""
+    rows: dict[RowName, Mapping[str, Any]] = {}
+    for table in subject.tables:
+        for values in lab.rows(table):
+            rows[table.fullname, tuple(values[c.name] for c in table.primary_key.columns)] = values
+    objects = lab.store.contents()
+    named: dict[RowName, set[Place]] = {}
+    for naming in subject.namings:
+        for row, (bucket, key) in _named(lab, naming).items():
+            below = f"{key.rstrip('/')}/"
+            found = {p for p in objects if p[0] == bucket and p[1].startswith(below)}
+            named.setdefault(row, set()).update(found if naming.whole_prefix else {(bucket, key)})
+    return Snapshot(rows, objects, {row: frozenset(places) for row, places in named.items()})
+
+
+def due(lab: Lab, rows: Rows) -> frozenset[RowName]:
+    """Return the rows that a target's predicate matches now, by a SELECT of our own. Reads only."""
+    statement = select(*rows.table.primary_key.columns).where(rows.predicate)
+    values = resolve(rows.age_tests, lab.clock.now())
+    return frozenset((rows.name, tuple(key)) for key in lab.ask(statement, values))
+
+
+def change(lab: Lab, subject: Subject, scene: Scene) -> None:
+    """Write what a scene changes between plan and execution."""
+    tables = {table.fullname: table for table in subject.tables}
+    for (name, pk), values in scene.changes.items():
+        table = tables[name]
+        chosen = [c == part for c, part in zip(table.primary_key.columns, pk, strict=True)]
+        lab.tell(update(table).where(*chosen).values(values))
+        for naming in subject.namings:
+            place = _named(lab, naming).get((name, pk))
+            if naming.table is table and place is not None and place not in lab.store.contents():
+                lab.store.put(*place, b"x")
+    for bucket, key in scene.overwritten:
+        lab.store.put(bucket, key, b"written anew")
+
+
+def said(name: RowName) -> str:
+    """Return a row's name for a person."""
+    table, key = name
+    return f"{table} {key[0]!r}" if len(key) == 1 else f"{table} {key!r}"
+
+
+def _named(lab: Lab, naming: Naming) -> dict[RowName, Place]:
+    keys = naming.table.primary_key.columns
+    statement = select(*keys, naming.column.label("named")).where(naming.column.is_not(None))
+    return {
+        (naming.table.fullname, tuple(found[:-1])): (naming.bucket, str(found[-1]))
+        for found in lab.ask(statement, {})
+        if found[-1]
+    }
+
+
+def _table_of(column: ColumnElement[Any]) -> Table:
+    (table,) = select(column).get_final_froms()
+    assert isinstance(table, Table)
+    return table

@@ -41,8 +41,7 @@ from safedelete.runner.context import PurgeContext, never_acceptable
 from safedelete.runner.report import Report
 from safedelete.sql.engine import Database
 from safedelete.testing.memory.clock import START
-from safedelete.testing.memory.watch import Killed
-from safedelete.testing.servers.faults import Request
+from safedelete.testing.mortal import Mortal
 from safedelete.testing.strict_s3 import StrictS3
 from safedelete.wiring.connect import buckets_of, context_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 ENVIRONMENT: Final = "lab"
-_DELETES: Final = ("DeleteObject", "DeleteObjects")
 
 
 class LabClock(SystemClock):
@@ -82,7 +80,7 @@ class LabClock(SystemClock):
         self.instant += timedelta(**parts)
 
 
-class Lab:
+class Lab(Mortal):
     """Purges as they are declared, but in a scratch database, in buckets in memory, and at a date of the test's choice.
 
     What they would share with the world is left out: their database, clients and inventory, locks beside the lease, replicas,
@@ -123,16 +121,11 @@ class Lab:
         now: datetime = START,
     ) -> None:
         self.clock = LabClock(now)
-        self.store = StrictS3(now=self.clock.now, sleep=self.clock.sleep, record=False)
+        super().__init__(StrictS3(now=self.clock.now, sleep=self.clock.sleep, record=False))
         self.declared = purges
         self.metadata = metadata_of(purges, metadata)
-        self.boundaries = 0
-        """Statements that write, commits and deletes of objects since :meth:`kill_at` was last called, or the lab began."""
         self._url = url
         self._folder = ""
-        self._kill_at: int | None = None
-        self._dead = False
-        self._kill_next = False
         self._process: Database | None = None
         self._bound: dict[int, Purge] = {}
 
@@ -339,21 +332,6 @@ class Lab:
 
     # --- dying ---
 
-    def kill_at(self, boundary: int | None) -> None:
-        """Let the process die right before a boundary: a statement that writes, a commit, or a delete of objects.
-
-        What dies raises ``safedelete.testing.memory.Killed``, and reaches neither database nor store any more.
-
-        Args:
-            boundary: Its number from now on, from 1; None to live.
-        """
-        self._kill_at, self.boundaries, self._dead, self._kill_next = boundary, 0, False, False
-
-    def kill_after_objects(self) -> None:
-        """Let the process die right after the next request that deletes an object, before it can write down anything."""
-        self.kill_at(None)
-        self._kill_next = True
-
     def revive(self) -> None:
         """Begin a new process, after the lease of the one that died has run out."""
         self._end()
@@ -364,32 +342,6 @@ class Lab:
         process, self._process = self._process, None
         if process is not None:
             process.dispose()
-
-    def _boundary(self) -> None:
-        if self._dead:
-            raise Killed
-        self.boundaries += 1
-        if self._kill_at is not None and self.boundaries >= self._kill_at:
-            self._dead = True
-            raise Killed
-
-    def _request(self, request: Request) -> None:
-        if request.operation in _DELETES:
-            self._boundary()
-            if self._kill_next and self.store.keys(request.bucket) & set(request.keys):
-                self._kill_at = self.boundaries + 1
-        elif self._dead:
-            raise Killed
-
-    def _watch(self, engine: Engine) -> None:
-        def executes(_c: object, _cursor: object, statement: str, *_: object) -> None:
-            if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE"):
-                self._boundary()
-            elif self._dead and not statement.lstrip().upper().startswith("ROLLBACK"):
-                raise Killed
-
-        event.listen(engine, "before_cursor_execute", executes)
-        event.listen(engine, "commit", lambda _: self._boundary())
 
 
 def _foreign_keys(connection: Any, _record: object) -> None:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 from sqlalchemy import BinaryExpression, Column, ColumnElement, Index, Table, UniqueConstraint, types
 from sqlalchemy.sql import visitors
-from sqlalchemy.sql.elements import BindParameter
+from sqlalchemy.sql.elements import BindParameter, False_, True_
 
 from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
@@ -100,6 +100,8 @@ def constants(predicates: Iterable[ColumnElement[Any]]) -> dict[str, list[Any]]:
             if not isinstance(element, BinaryExpression) or not isinstance(element.left, Column):
                 continue
             right: Any = element.right
+            if isinstance(right, (True_, False_)):
+                found.setdefault(element.left.name, []).append(isinstance(right, True_))
             if isinstance(right, BindParameter) and not isinstance(right.value, Cutoff):
                 value: Any = right.value
                 found.setdefault(element.left.name, []).extend(
@@ -148,7 +150,11 @@ def by_type(column: Column[Any], number: int, likely: Sequence[Any]) -> st.Searc
     if is_unique(column):
         return plain
     if likely:
-        plain = st.one_of(st.sampled_from(list(likely)), plain)
+        # Every third row first as it does not match, so that already the plainest scene has both.
+        if isinstance(_bare(column.type), types.Boolean):
+            plain = st.sampled_from([not likely[0], bool(likely[0])])
+        alike = st.sampled_from(list(likely))
+        plain = st.one_of(plain, alike) if number % 3 == 2 else st.one_of(alike, plain)
     return st.one_of(plain, st.none()) if column.nullable else plain
 
 

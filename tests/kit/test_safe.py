@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import (
     Column,
     DateTime,
@@ -20,17 +23,30 @@ from sqlalchemy import (
     delete,
     or_,
     select,
+    update,
 )
 
 from examples.retention import logins
-from safedelete import Purge, Rows, S3Keys, S3Orphans, older_than
+from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, older_than
 from safedelete.core.item import SealedRow
+from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
 from safedelete.phases.parts import RowPart
 from safedelete.ports import Deletion, Held, RowTransaction
 from safedelete.runner import purge as runner
 from safedelete.runner import review
-from safedelete.testing import Lab, PurgeUnsafeError, assert_purge_is_safe
+from safedelete.testing import (
+    Lab,
+    PurgeUnsafeError,
+    Scene,
+    assert_purge_is_safe,
+    faults,
+    rows_around,
+    safe,
+)
+from safedelete.testing.promises import Night
+from safedelete.testing.scene import Row, Subject, due, fill, look
+from safedelete.testing.values import instants
 
 metadata = MetaData()
 
@@ -268,3 +284,112 @@ def test_a_job_of_ones_own_that_deletes_rows_first_and_dies() -> None:
 def test_a_promise_that_does_not_exist_cannot_be_accepted() -> None:
     with pytest.raises(ConfigError, match="is no promise"):
         assert_purge_is_safe(logins, accept=["cut-off"])
+
+
+def by_hand(lab: Lab, *also: Any, table: Table = files) -> None:
+    """What the purge of a table by its age would do, and then something else."""
+    with lab.engine.begin() as connection:
+        connection.execute(delete(table).where(table.c.created_at < lab.clock.now() - timedelta(days=30)))
+        for statement in also:
+            connection.execute(statement)
+
+
+def test_a_job_that_does_nothing_never_finishes() -> None:
+    found = broken(purge(Rows(files, OLD)), through=lambda lab: None)
+    assert found.promise == "converges"
+    assert tables(found) == ["files"]
+
+
+def test_a_job_that_takes_old_rows_which_the_purge_does_not_match() -> None:
+    found = broken(purge(Rows(files, OLD, files.c.state == "done")), through=by_hand)
+    assert found.promise == "planned"
+    assert tables(found) == ["files"]
+    assert "state='done'" not in str(found)
+
+
+def test_a_job_that_is_never_through_with_it() -> None:
+    def job(lab: Lab) -> None:
+        by_hand(lab, update(files).values(state=files.c.state + "!"))
+
+    found = broken(purge(Rows(files, OLD)), through=job)
+    assert found.promise == "idempotent"
+    assert tables(found) == ["files"]
+
+
+def test_a_purge_that_its_own_guard_never_lets_run() -> None:
+    refused = Purge(
+        "under-test",
+        Rows(files, OLD),
+        schedule="rate(1 day)",
+        timeout=timedelta(minutes=10),
+        guard=Guard(min_age=timedelta(days=60)),
+    )
+    found = broken(refused)
+    assert found.promise == "runs"
+    assert "SD116" in found.what
+    assert tables(found) == [], "no data is needed for that"
+
+
+def test_a_changed_row_that_goes_and_a_wrecked_cutoff_that_passes_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tested = purge(Rows(files, OLD))
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    row = Row(files, {"id": 1, "created_at": now - timedelta(days=31), "state": "", "s3_key": "a"})
+    scene = Scene(now, (row,))
+    with Lab(tested) as lab:
+        subject = Subject(tested, (), {}, lab.metadata)
+        fill(lab, subject, scene)
+        before, owed = look(lab, subject), due(lab, subject.rows[0])
+        assert owed == {row.name}
+        lab.tell(delete(files))
+        after = look(lab, subject)
+        assert list(Night(subject, scene, before, after, owed).broken()) == []
+        (told,) = Night(subject, scene, before, after, owed, altered=owed).broken()
+        assert told.promise == "changed"
+
+        trial = safe._Trial(lab, subject, frozenset(), frozenset(), None)
+        trial.last = scene
+        trial.guard_holds()
+        monkeypatch.setattr(safe, "Refused", type("Nothing", (), {}))
+        with pytest.raises(PurgeUnsafeError, match="'guard'"):
+            trial.guard_holds()
+
+
+def test_what_is_made_up_has_every_tie_and_takes_the_users_word_for_a_column() -> None:
+    seen: list[Scene] = []
+
+    @settings(max_examples=3, phases=[Phase.generate], database=None, deadline=None, derandomize=True)
+    @given(rows_around(purge(Rows(files, OLD)), columns={files.c.state: st.just("users")}))
+    def each(scene: Scene) -> None:
+        seen.append(scene)
+
+    each()
+    for scene in seen:
+        cutoff = scene.now - timedelta(days=30)
+        times = {row.values["created_at"] for row in scene.rows}
+        tick = timedelta(microseconds=1)
+        assert {cutoff, cutoff - tick, cutoff + tick, cutoff - timedelta(hours=1)} <= times
+        assert {row.values["state"] for row in scene.rows} == {"users"}
+
+
+def test_an_hour_that_is_repeated_is_among_the_instants() -> None:
+    berlin = Cutoff("stamped", timedelta(days=30), "naive", "Europe/Berlin")
+    local = {
+        berlin.instant(now).astimezone(ZoneInfo("Europe/Berlin")).replace(tzinfo=None).isoformat()
+        for now in instants([berlin])
+    }
+    assert {"2026-10-25T02:30:00", "2026-03-29T01:30:00", "2026-03-29T03:30:00"} <= local
+
+
+def test_faults_come_by_name() -> None:
+    schedules: list[str] = []
+
+    @settings(max_examples=20, phases=[Phase.generate], database=None, deadline=None, derandomize=True)
+    @given(faults("503 SlowDown", "reset"))
+    def each(schedule: list[Any]) -> None:
+        schedules.append(repr(schedule))
+
+    each()
+    assert any("503 SlowDown" in schedule for schedule in schedules)
+    assert any("None" in schedule for schedule in schedules)

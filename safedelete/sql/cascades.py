@@ -71,6 +71,15 @@ class BlastRadius:
             .where(self._references(fk, source), self._spared(fk.child, source))
         )
 
+    def altered_first(self, fk: ForeignKey) -> Select[Any]:
+        """Count the rows that a SET NULL or SET DEFAULT may alter before they are deleted themselves."""
+        source = self._source(fk.child)
+        return (
+            select(func.count())
+            .select_from(source)
+            .where(self._references(fk, source), self._doomed(fk.child, source))
+        )
+
     def blocked(self, fk: ForeignKey) -> Select[Any]:
         """Count the planned rows that a RESTRICT or NO ACTION foreign key holds, directly or below a cascade."""
         held = self._holds(self.schema.table, self.target, fk)
@@ -234,6 +243,24 @@ def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> 
         if cascade.rows:
             numbers[cascade.table] = numbers.get(cascade.table, 0) + cascade.rows
     return numbers
+
+
+def altered_first(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> int:
+    """Count how often a row that goes may be altered before: by which foreign key it is reached first is the database's affair.
+
+    Reads only.
+    """
+    radius = BlastRadius(target.schema, target.table, target.keys.match(keys))
+    doomed = {target.schema.table, *radius.doomed_tables()}
+    altering = [fk for fk in radius.reachable if fk.action in _ALTERS and fk.child in doomed]
+    if not altering:
+        return 0
+    if radius.cyclic:
+        walked = walk(target, connection, target.keys.match(keys), {})
+        # Who names whom is not known of these; each of them can be altered once by each key.
+        going = {} if isinstance(walked, Unknown) else walked.deleted
+        return sum(going.get(fk.child, 0) + len(keys) * (fk.child == target.schema.table) for fk in altering)
+    return sum(int(connection.execute(radius.altered_first(fk)).scalar_one()) for fk in altering)
 
 
 def _via(cascading: Sequence[ForeignKey], child: TableName) -> str:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from safedelete.core.item import Key
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.cascades import taken_with
+from safedelete.sql.cascades import altered_first, taken_with
 from safedelete.sql.schema import ForeignKey
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Touched:
         self._counted: dict[str, int] = {}
         self._asked = 0
         self._changes: int | None = None
+        self._altered_first = 0
         self._broken: frozenset[tuple[Any, ...]] = frozenset()
 
     def start(self) -> None:
@@ -59,6 +60,8 @@ class Touched:
         self._asked = len(keys)
         self._counted = taken_with(self.target, self.connection, keys)
         self._changes = self._backend.changes(self.connection)
+        if self._changes is not None:
+            self._altered_first = altered_first(self.target, self.connection, keys)
         self._broken = self._foreign_key_check()
 
     def check(self) -> None:
@@ -78,6 +81,8 @@ class Touched:
         now = self._backend.changes(self.connection)
         if now is not None and self._changes is not None:
             rest = now - self._changes - deleted - sum(self._counted.values())
+            # They are counted once more, and go with the rest.
+            rest -= min(max(rest, 0), self._altered_first)
             if rest > 0 and self.target.schema.cascades_into_itself:
                 # A row of this very batch that a cascade took before its own turn is not returned.
                 vanished = min(rest, self._asked - deleted)

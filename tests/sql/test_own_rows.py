@@ -57,6 +57,24 @@ def test_a_reference_that_does_not_cascade_is_no_reason_to_refuse(server: Server
     survey(SqlRows(Rows(table, past(table.c.expires_at), owns=S3Keys("acme", table.c.s3_key)), server.open()))
 
 
+def test_a_row_that_is_altered_before_it_goes_itself_is_no_surprise(server: Server) -> None:
+    table = tree(server, "SET NULL")
+    due = AS_OF - timedelta(days=1)
+    # Four that go, the last two naming the first two, and one that stays and loses its parent.
+    for number in range(1, 5):
+        server.insert(table, {"id": number, "parent": number - 2 if number > 2 else None, "expires_at": due})
+    server.insert(table, {"id": 5, "parent": 1, "expires_at": AS_OF + timedelta(days=1)})
+    rows = SqlRows(Rows(table, past(table.c.expires_at)), server.open())
+    planned = rows.survey(AS_OF, portion=None, since=None)
+    altered = sum(c.rows for c in planned.cascades if c.action == "set null" and isinstance(c.rows, int))
+    batch = rows.begin(AS_OF)
+    touched = batch.delete(batch.hold(sealed(rows)).rows).touched
+    batch.commit()
+    assert altered == 1
+    assert set(touched or ()) == {"replies"}
+    assert server.rows("SELECT id, parent FROM replies") == [(5, None)]
+
+
 def test_a_model_key_that_is_not_unique_in_the_database_is_refused(server: Server) -> None:
     server.sql(
         "CREATE TABLE events (id integer NOT NULL, day integer NOT NULL, at timestamp, PRIMARY KEY (id, day))"

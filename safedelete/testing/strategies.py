@@ -92,12 +92,15 @@ def scenes(subject: Subject, columns: Columns) -> st.SearchStrategy[Scene]:
         maker = _Maker(draw, subject, given, now)
         rows = [row for table in subject.tables for row in maker.rows(table)]
         objects = tuple(o for target in subject.listed for o in _listed(draw, target, now))
+        denied = _denied(draw, subject, rows)
+        # Not the same ones: a row that was changed is kept for that already.
+        spared = [row for row in rows if row.name not in denied]
         return Scene(
             now,
             tuple(rows),
             objects,
-            _denied(draw, subject, rows),
-            _changes(draw, subject, rows, now),
+            denied,
+            _changes(draw, subject, spared, now),
             frozenset(draw(st.sets(st.sampled_from([(o.bucket, o.key) for o in objects]), max_size=1)))
             if objects
             else frozenset(),

@@ -360,7 +360,12 @@ def test_what_is_made_up_has_every_tie_and_takes_the_users_word_for_a_column() -
     seen: list[Scene] = []
 
     @settings(max_examples=3, phases=[Phase.generate], database=None, deadline=None, derandomize=True)
-    @given(rows_around(purge(Rows(files, OLD)), columns={files.c.state: st.just("users")}))
+    @given(
+        rows_around(
+            purge(Rows(files, OLD, owns=S3Keys("acme-files", files.c.s3_key))),
+            columns={files.c.state: st.just("users")},
+        )
+    )
     def each(scene: Scene) -> None:
         seen.append(scene)
 
@@ -371,6 +376,9 @@ def test_what_is_made_up_has_every_tie_and_takes_the_users_word_for_a_column() -
         tick = timedelta(microseconds=1)
         assert {cutoff, cutoff - tick, cutoff + tick, cutoff - timedelta(hours=1)} <= times
         assert {row.values["state"] for row in scene.rows} == {"users"}
+        assert scene.denied
+        assert scene.changes
+        assert not scene.denied & set(scene.changes), "a changed row would be kept without being denied"
 
 
 def test_an_hour_that_is_repeated_is_among_the_instants() -> None:

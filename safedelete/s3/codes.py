@@ -22,8 +22,17 @@ from botocore.parsers import ResponseParserError
 
 from safedelete.errors import StoreError
 
-SDK_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError, RecursionError)
+SDK_ERRORS: Final = (
+    ClientError,
+    BotoCoreError,
+    ResponseParserError,
+    OSError,
+    RecursionError,
+    AttributeError,
+)
 """Everything boto3 raises for a request that failed, was not understood, or was never sent.
+
+It looks into an error answer without asking whether there is anything in it: an empty ``<Error/>`` is an AttributeError.
 
 An endpoint that answers all requests with a redirect makes it ask for the bucket's region in a circle, until it runs out of
 stack.
@@ -153,6 +162,7 @@ _HINTS: Final = {
     "EndpointConnectionError": "Check AWS_ENDPOINT_URL and that the store is up and reachable from here.",
     "ConnectTimeoutError": "Check AWS_ENDPOINT_URL and that the store is up and reachable from here.",
     "RecursionError": "Every request is redirected: check AWS_ENDPOINT_URL, and set AWS_REGION to the bucket's own.",
+    "AttributeError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
     "ResponseParserError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
 }
 

@@ -16,7 +16,7 @@ from xml.parsers import expat
 
 Record = dict[str, Any]
 
-UNREADABLE: Final = (expat.ExpatError, KeyError, ValueError, TypeError)
+UNREADABLE: Final = (expat.ExpatError, LookupError, ValueError, TypeError)
 """What reading an answer raises that is not what was expected: it is then left to the SDK."""
 
 

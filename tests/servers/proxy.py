@@ -95,11 +95,13 @@ class Proxy:
             if self._mode is Mode.HANG:
                 # Of a half-open connection not even the end arrives; cut() closes it.
                 return
-        for end in (one, other):
+        # What was cut is being reset; an orderly end of ours must not come before that.
+        with self._lock:
+            mine = self._open & {one, other}
+            self._open -= mine
+        for end in mine:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            with self._lock:
-                self._open.discard(end)
             end.close()
 
 

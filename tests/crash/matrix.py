@@ -112,6 +112,11 @@ def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
     ]
 
 
+def some(points: Sequence[Boundary]) -> list[Boundary]:
+    """Return every third of these, from the first death that leaves something to its last."""
+    return list(points[1::3])
+
+
 def chosen(passed: Sequence[Boundary], *, doubting: bool) -> list[Boundary]:
     """Return the boundaries to try: all, or the end of each stretch that leaves one picture.
 

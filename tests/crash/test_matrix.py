@@ -20,6 +20,7 @@ from tests.crash.matrix import (
     pictures,
     recorded,
     recorded_second,
+    some,
     tried,
 )
 from tests.crash.world import Lab
@@ -40,7 +41,8 @@ EVERYWHERE = (
     [(lab, purge) for lab in ("sqlite", "postgres", "apart") for purge in PURGES]
     if EVERY_BOUNDARY
     else [
-        *(("sqlite", purge) for purge in PURGES),
+        # What one object for each row could show, two show.
+        *(("sqlite", purge) for purge in PURGES if purge != "rows and one object each"),
         ("postgres", "rows"),
         ("postgres", TWO.purge),
         ("apart", TWO.purge),
@@ -83,6 +85,9 @@ def test_it_converges_where_rows_are_locked_or_cannot_be(
     assert tried(postgres_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
 
 
+WHOLE = ("another predicate", "another access key")
+"""Another definition, another caller: tried at every way to be dead. Of their variations a few ways are enough by default."""
+
 CHANGES = {
     "another predicate": Change("another predicate"),
     "a stricter predicate": Change("a stricter predicate"),
@@ -94,12 +99,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("changed", CHANGES)
 def test_a_run_of_something_else_is_abandoned_and_told_of(
-    sqlite_labs: list[Lab], change: Change, say: Say
+    sqlite_labs: list[Lab], changed: str, say: Say
 ) -> None:
+    change = CHANGES[changed]
     passed = recorded(sqlite_labs[0], TWO)
-    points = pictures(passed)
+    points = pictures(passed) if EVERY_BOUNDARY or changed in WHOLE else some(pictures(passed))
     told(say, str(change), passed, points)
     assert tried(sqlite_labs, points, lambda lab, point: die_change_resume(lab, TWO, point, change)) == []
 

@@ -11,8 +11,9 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from safedelete.declare import Declared, Job, Purge
 from safedelete.declare.sweeps import check_sweeps
@@ -109,9 +110,23 @@ def _declared(module: ModuleType) -> Iterator[Declared]:
                 yield item
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles the file each time.
+
+    Python takes a compilation that it has kept for as long as the file's size and the second of its last change stay:
+    ``days=90`` that became ``days=10`` in an image whose files all bear one date would still purge by the old one.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _import(path: Path) -> ModuleType:
     name = f"safedelete_jobs_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = None
+    if path.suffix == ".py":
+        spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path}: not a Python file.", hint="A job file ends in .py.")
     module = importlib.util.module_from_spec(spec)

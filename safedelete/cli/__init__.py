@@ -10,12 +10,22 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+
+
+@cache
+def _command() -> Callable[..., object]:
+    """Build the command line from its declaration: once, as a program may call it often."""
+    import typer
+
+    from safedelete.cli.app import app
+
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
-    from safedelete.cli.app import app
     from safedelete.cli.common import chosen, exit_for, print_json
     from safedelete.core.redact import scrubbed
     from safedelete.errors import ExitCode, SafeDeleteError
@@ -23,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen.answered = False
     try:
-        app(args=given, prog_name="safedelete")
+        _command()(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
             sys.stderr.write(scrubbed(traceback.format_exc()))

@@ -157,7 +157,8 @@ def test_a_purge_may_delete_what_it_purges_and_nothing_else() -> None:
 
 def test_a_purge_of_versions_may_not_leave_markers() -> None:
     assert actions(S3Prefix("acme", "tmp/", older_than=WEEK, mode="purge")) == {
-        "acme": STATE,
+        # As in every other mode: else AWS answers the HEAD of a version that is gone with 403.
+        "acme": {*STATE, "s3:ListBucket"},
         "acme tmp/*": {"s3:ListBucketVersions"},
         "acme/tmp/*": {"s3:DeleteObjectVersion", "s3:GetObjectVersion"},
     }

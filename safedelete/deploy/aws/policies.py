@@ -102,7 +102,8 @@ def _literal(prefix: str) -> str:
 
 
 def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed: bool) -> None:
-    wanted[bucket, "", "bucket"].add("s3:GetBucketVersioning")
+    # A HEAD names no prefix: without s3:ListBucket on the bucket what is gone would be answered with 403, as a denial is.
+    wanted[bucket, "", "bucket"].update({"s3:GetBucketVersioning", "s3:ListBucket"})
     if mode is not None:
         wanted[bucket, "", "bucket"].update(_KEEPERS)
     objects = wanted[bucket, prefix, "objects"]
@@ -115,8 +116,6 @@ def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed
         wanted[bucket, prefix, "list"].add("s3:ListBucketVersions")
         return
     objects.update({"s3:DeleteObject", "s3:GetObject"})
-    # A HEAD names no prefix: without this an object that is gone would be answered with 403.
-    wanted[bucket, "", "bucket"].add("s3:ListBucket")
 
 
 def _want_canary(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, demanded: bool | str) -> None:

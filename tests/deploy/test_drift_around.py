@@ -179,8 +179,24 @@ def test_it_is_said_that_another_accounts_topic_was_not_looked_at(
     (tmp_path / NAME).write_text(re.sub("emails = .*", f'topic = "{topic}"', TOML))
     monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
     arguments = ["drift", str(tmp_path / "jobs.py")]
-    assert f"Who listens to {topic} was not looked at" in run_here(arguments, {}).out
-    assert run_here([*arguments, "--json"], {}).document["unchecked"] == [topic]
+    assert f"Not looked at: who listens to {topic}" in run_here(arguments, {}).out
+    assert topic in run_here([*arguments, "--json"], {}).document["unchecked"][0]
+
+
+def test_a_clean_answer_says_what_was_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    (tmp_path / NAME).write_text(TOML)
+    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
+    ended = run_here(["drift", str(tmp_path / "jobs.py")], {})
+    assert ended.code == 0
+    for what in (
+        "in the image",
+        "filter policies",
+        "dead-letter queue",
+        "permission boundaries",
+        "other groups",
+    ):
+        assert re.search(f"Not looked at: .*{what}", ended.out), what
 
 
 def test_statements_are_compared_however_they_are_written(mine: Deployment) -> None:

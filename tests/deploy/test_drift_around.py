@@ -66,6 +66,16 @@ def unsubscribe(services: Services) -> None:
         services.sns.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
 
 
+def filtered(policy: str) -> Callable[[Services], object]:
+    def put(services: Services) -> None:
+        [one] = services.sns.list_subscriptions_by_topic(TopicArn=TOPIC)["Subscriptions"]
+        services.sns.set_subscription_attributes(
+            SubscriptionArn=one["SubscriptionArn"], AttributeName="FilterPolicy", AttributeValue=policy
+        )
+
+    return put
+
+
 def remove_target(services: Services) -> None:
     services.events.remove_targets(Rule=RULE, Ids=["topic"])
 
@@ -101,6 +111,7 @@ CHANGES: list[tuple[Act, Act, set[tuple[str, str]]]] = [
         {("changed role", JOB_ROLE)},
     ),
     (unsubscribe, subscribe, {("missing subscription", "oncall@example.com"), ("unheard topic", TOPIC)}),
+    (filtered('{"severity": ["high"]}'), filtered(""), {("filtered subscription", "oncall@example.com")}),
     (
         lambda s: s.sns.delete_topic(TopicArn=TOPIC),
         lambda s: s.topic(s.resources["Topic"]["Properties"]),
@@ -191,7 +202,7 @@ def test_a_clean_answer_says_what_was_not_looked_at(tmp_path: Path, monkeypatch:
     assert ended.code == 0
     for what in (
         "in the image",
-        "filter policies",
+        "the topic's policy",
         "dead-letter queue",
         "permission boundaries",
         "other groups",

@@ -28,13 +28,14 @@ class Kind(StrEnum):
     UNHEARD = "unheard topic"
     NO_SUBSCRIPTION = "missing subscription"
     UNCONFIRMED = "unconfirmed subscription"
+    FILTERED = "filtered subscription"
     NO_ROLE = "no role"
     ROLE = "changed role"
 
 
 UNCHECKED: Final = (
     "what is in the image: `run --expect-revision` holds its job file against the task definition",
-    "the topic's policy, and the filter policies of its subscriptions",
+    "the topic's policy",
     "the dead-letter queue and the log group",
     "the roles' permission boundaries, and the organisation's policies",
     "schedules of other groups, and rules, that start the same task definitions",

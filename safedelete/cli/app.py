@@ -27,6 +27,7 @@ from safedelete.cli.common import (
     show_report,
     work,
 )
+from safedelete.cli.definition import hold_definition
 from safedelete.cli.drift import drift
 from safedelete.cli.reconcile import reconcile
 from safedelete.cli.render import render
@@ -238,7 +239,7 @@ def run(
         typer.Option(
             "--expect-revision",
             metavar="FAMILY:N",
-            help="On ECS: run only as this revision of the task definition.",
+            help="On ECS: run only as this revision of the task definition, and from the job file it was rendered from.",
         ),
     ] = None,
     as_json: Json = False,
@@ -253,6 +254,7 @@ def run(
     job = declared.one(name)
     if expect_revision is not None:
         wiring.require_revision(expect_revision, job.name, declared.jobs)
+    hold_definition(job, required=expect_revision is not None)
     try:
         with suggesting(quote(str(file))), listening(job) as asked, text.progress() as progress:
             report = wiring.run(job, dry_run=dry_run, asked=asked, progress=progress, manifest=manifest)
@@ -273,6 +275,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
 
     path = needed(file)
     job = wiring.owner_of(load(path).jobs.values(), run)
+    hold_definition(job, required=False)
     with suggesting(quote(str(path))), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)

@@ -40,6 +40,7 @@ def drift(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Hold what runs on AWS against what the repository says; exit 10 when they differ. Reads only."""
+    from safedelete.deploy.drift.model import UNCHECKED
     from safedelete.deploy.drift.read import Aws
     from safedelete.deploy.drift.watch import differences
     from safedelete.deploy.spec import NAME, read
@@ -47,9 +48,11 @@ def drift(
     path = config or file.parent / NAME
     made = on_aws(list(load(file).jobs.values()), read(path), path, image, needs_image=True)
     found = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
+    elsewhere = [] if made.own_topic else [f"who listens to {made.names.topic}, another account's"]
+    unchecked = [*elsewhere, *UNCHECKED]
     if as_json:
         document = {"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]}
-        print_json(document | ({} if made.own_topic else {"unchecked": [made.names.topic]}))
+        print_json(document | {"unchecked": unchecked})
     else:
         for one in found:
             typer.echo(f"[{one.kind}] {one.message}")
@@ -57,8 +60,8 @@ def drift(
                 typer.echo("  A deploy of this repository would undo:")
             for change in one.changes:
                 typer.echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
-        if not made.own_topic:
-            typer.echo(f"Who listens to {made.names.topic} was not looked at: it is another account's.")
+        for what in unchecked:
+            typer.echo(f"Not looked at: {what}.")
         if not found:
             typer.echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
     if found:

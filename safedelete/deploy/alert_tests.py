@@ -21,6 +21,10 @@ OLD: Final = ',instance="old"'
 """Where the newest run was, and a host that the job has moved away from, which goes on saying what was last there."""
 
 
+AHEAD: Final = "1000000000"
+"""Seconds after the tests' begin: as a clock that is decades ahead says."""
+
+
 def tests_of(mine: Alarms, others: Sequence[Alarms]) -> list[dict[str, Any]]:
     """Return the tests of one job's rules.
 
@@ -83,6 +87,29 @@ def tests_of(mine: Alarms, others: Sequence[Alarms]) -> list[dict[str, Any]]:
                 mine.series(SERIES_CRASHED_AT, NEW): f"0{shown}",
             },
             *around(mine.crash_shows, "Crashed", before=True),
+        ),
+    ]
+    worlds += [
+        world(
+            "a clock that was far ahead hides nothing",
+            {
+                **_run(mine, OLD, Ending.SUCCEEDED, AHEAD, 1, samples),
+                mine.series(SERIES_SUCCEEDED_AT, OLD): f"{AHEAD}{samples}",
+                **_run(mine, NEW, Ending.FAILED, "0", 1, samples),
+                succeeded: f"0{samples}",
+            },
+            check(step, "Failed", fires=True),
+            *around(overdue, "Missed", before=False),
+        ),
+        world(
+            "a clock that is far ahead reports nothing",
+            {mine.series(SERIES_SUCCEEDED_AT, NEW): f"{AHEAD}{samples}"},
+            *around(overdue, "NeverReported", before=False),
+        ),
+        world(
+            "a host that is gone with all it said has missed its runs all the same",
+            {succeeded: f"0x1 stale _x{late}"},
+            *around(overdue, "Missed", before=False),
         ),
     ]
     worlds += [

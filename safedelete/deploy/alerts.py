@@ -32,6 +32,12 @@ BAD: Final = (Ending.FAILED, Ending.INTERRUPTED)
 CRASH_SHOWS: Final = timedelta(hours=1)
 """How long a crash fires, at least: the run that finds it goes on with the work, and may well succeed."""
 
+AHEAD: Final = 300
+"""Seconds that a time may lie in the future: one that lies further was written by a wrong clock, and says nothing."""
+
+LINGERS: Final = timedelta(days=1)
+"""How much longer than a run is overdue its job's last success is known after its host has gone; ``NeverReported`` fires by then."""
+
 EACH: Final = f"max by ({JOB_LABEL}, {ENVIRONMENT_LABEL})"
 """Over all hosts: what a job left on one that it has moved away from is scraped for ever."""
 
@@ -54,6 +60,8 @@ class Alarms:
         """Return the rules."""
         job, bad = self.job, "|".join(ending.value for ending in BAD)
         succeeded = self.series(SERIES_SUCCEEDED_AT)
+        # What a range says last, for a host that is gone has no instant value.
+        last = f"last_over_time({succeeded}[{seconds(job.missed_after + LINGERS)}s])"
         failed = self.series(LAST_RUN, f',ending=~"{bad}"')
         refused = self.series(LAST_RUN, f',ending="{Ending.REFUSED.value}"')
         return [
@@ -72,14 +80,14 @@ class Alarms:
             ),
             self._rule(
                 "Missed",
-                f"time() - {EACH} ({succeeded}) > {seconds(job.missed_after)}",
+                f"time() - {EACH} ({_past(last)}) > {seconds(job.missed_after)}",
                 f"no run has succeeded for {_span(job.missed_after)}: the longest gap of its schedule, its timeout and its "
                 "grace.",
             ),
             self._rule(
                 "NeverReported",
-                f"absent({succeeded})",
-                "no success has ever been reported, or what reports it is gone.",
+                f"absent({_past(succeeded)})",
+                "no success has ever been reported, or what reports it is gone, or its clock is ahead.",
                 wait=job.missed_after,
             ),
             self._rule(
@@ -116,7 +124,7 @@ class Alarms:
     def _of_newest(self, series: str) -> str:
         """Return what a series says where the newest run was: an older one on another host neither fires nor hides it."""
         ended = self.series(SERIES_ENDED_AT)
-        return f"{EACH} ({series} and ignoring (ending) {ended} == scalar(max({ended})))"
+        return f"{EACH} ({series} and ignoring (ending) {ended} == scalar(max({_past(ended)})))"
 
     def _rule(
         self, what: str, expression: str, text: str, wait: timedelta | None = None
@@ -133,6 +141,11 @@ class Alarms:
             "labels": {**whose, "severity": "critical", **self.spec.labels},
             "annotations": notes,
         }
+
+
+def _past(series: str) -> str:
+    """Return those of some times that are none of a wrong clock: one far ahead would be the newest for good."""
+    return f"{series} <= time() + {AHEAD}"
 
 
 def seconds(span: timedelta) -> int:

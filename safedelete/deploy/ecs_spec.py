@@ -43,7 +43,7 @@ IMAGE: Final = r"^(?![^@]*:latest$)[^\s@]+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@s
 """An image that names its version; as CloudFormation takes it, too."""
 
 _ECR: Final = re.compile(
-    r"([0-9]{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|on\.aws)[^/]*/([^:@]+)[:@].*"
+    r"([0-9]{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|on\.a)[^/]*/([^:@]+)[:@].*"
 )
 
 

@@ -48,7 +48,19 @@ def render(jobs: Sequence[Declared], spec: Grants) -> Mapping[str, str]:
     text += "-- The safedelete_ tables are in the ledger's database, the others and safedelete_lease in the purged one.\n"
     for title, statements in parts:
         text += f"\n-- {title}\n" + "".join(f"{statement};\n" for statement in statements)
+        if statements is runner:
+            text += "".join(f"-- {line}\n" for line in _by_triggers(jobs))
     return {FILE: text}
+
+
+def _by_triggers(jobs: Sequence[Declared]) -> Iterator[str]:
+    """Yield a line for each table that triggers may write to: what they do there is not known here."""
+    rows = [t for job in jobs if isinstance(job, Purge) for t in job.targets if isinstance(t, Rows)]
+    for name, touched in sorted({(t.table.fullname, table) for t in rows for table in t.may_touch}):
+        yield (
+            f"{touched} (may_touch of {name}): a trigger writes to it with the runner's own rights, unless it has its owner's "
+            "(SECURITY DEFINER; on MySQL always). Grant INSERT, or what it does, there too."
+        )
 
 
 _RUNNER: Final = (

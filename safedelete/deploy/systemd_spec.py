@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -17,6 +17,10 @@ Absolute = Annotated[str, StringConstraints(pattern=r"^/[^\s%\"'\\$*?\[\]\x00-\x
 
 Value = Annotated[str, StringConstraints(strip_whitespace=False, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
 """What systemd takes as a variable's value: of control characters, tabs and line ends alone."""
+
+
+HOMES: Final = ("/home", "/root", "/run/user")
+"""What ``ProtectHome=yes`` hides."""
 
 
 class Systemd(Part):
@@ -48,6 +52,12 @@ class Systemd(Part):
     def _together(self) -> Self:
         if "SAFEDELETE_ENVIRONMENT" in self.variables:
             raise ValueError("SAFEDELETE_ENVIRONMENT is set by the rendering; leave it out of variables")
+        for path in (*self.command, self.job_file, *self.alert):
+            if any(PurePosixPath(path).is_relative_to(home) for home in HOMES):
+                raise ValueError(
+                    f"{path} is in a home directory, which the units do not see (ProtectHome=yes); "
+                    "put it elsewhere, below /opt for example"
+                )
         for sink, home in self._text_files():
             if not any(home.is_relative_to(path) for path in self.writable):
                 raise ValueError(

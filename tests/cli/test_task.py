@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from safedelete.deploy.aws.revision import revision_of
+from safedelete.loader import load
 from tests.e2e.world import Ended, run_here
 
 JOBS = """
@@ -69,10 +71,11 @@ class Site:
     def __init__(self, folder: Path, url: str, endpoint: Endpoint) -> None:
         self.path, self.mark = folder / "jobs.py", folder / "ran"
         self.path.write_text(JOBS.replace("MARK", repr(str(self.mark))))
+        self.definition = revision_of(load(self.path).one(None))
         self.env = {
             "SAFEDELETE_DATABASE_URL": url,
             "SAFEDELETE_ENVIRONMENT": "test",
-            "SAFEDELETE_REVISION": "93682435b418",
+            "SAFEDELETE_REVISION": self.definition,
             "ECS_CONTAINER_METADATA_URI_V4": endpoint.address,
         }
         assert self.cli("init", str(self.path)).code == 0
@@ -96,7 +99,7 @@ def site(tmp_path: Path, sqlite_url: str, endpoint: Endpoint) -> Site:
 
 def test_a_run_records_family_revision_image_and_what_it_was_rendered_from(site: Site) -> None:
     assert site.cli("run", str(site.path), "--expect-revision", "7").code == 0
-    expected = f"safedelete-reminders:7 acme/app:7 {DIGEST} (definition 93682435b418)"
+    expected = f"safedelete-reminders:7 acme/app:7 {DIGEST} (definition {site.definition})"
     assert f"as {expected}" in site.shown().out
     [record] = site.cli("history", str(site.path), "--json").document
     assert record["task"] == expected
@@ -165,3 +168,24 @@ def test_elsewhere_there_is_no_revision_to_expect(site: Site) -> None:
     assert "does not run on ECS" in ended.said
     assert site.cli("run", str(site.path)).code == 0
     assert "\nas " not in site.shown().out
+
+
+def test_the_revision_that_is_expected_does_nothing_with_an_old_job_file_in_its_image(site: Site) -> None:
+    site.path.write_text(site.path.read_text().replace("minutes=5", "minutes=6"))
+    ended = site.cli("run", str(site.path), "--expect-revision", "7")
+    assert ended.code == 2
+    assert f"this task was rendered from the definition {site.definition}" in ended.said
+    assert "Nothing was deleted." in ended.said
+    site.untouched()
+
+
+def test_an_old_job_file_in_the_image_is_logged_with_each_run(site: Site) -> None:
+    def warned(ended: Ended) -> list[str]:
+        return [
+            line["rendered"] for line in ended.log if "not what this task was rendered from" in line["event"]
+        ]
+
+    assert warned(site.cli("run", str(site.path))) == []
+    site.path.write_text(site.path.read_text().replace("minutes=5", "minutes=6"))
+    ended = site.cli("run", str(site.path))
+    assert (ended.code, warned(ended)) == (0, [site.definition])

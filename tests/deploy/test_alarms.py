@@ -92,6 +92,7 @@ def test_only_a_success_is_told_as_a_recovery() -> None:
         ("nightly", "failed"): None,
         ("nightly", "missed"): [TOPIC],
         ("not-started",): None,
+        ("not-kept",): None,
         ("scheduler-errors",): None,
     }
     assert all(alarm["AlarmActions"] == [TOPIC] and alarm["ActionsEnabled"] for alarm in alarms.values())
@@ -105,6 +106,8 @@ def test_what_counts_failures_ends_with_them_so_that_the_next_one_is_told_anew()
         # A queue's depth stays until somebody empties it.
         assert alarm.get("Namespace") in (None, "AWS/Scheduler")
     assert made().alarms["not-started",]["MetricName"] == "InvocationDroppedCount"
+    # Without a queue nobody would know what was given up.
+    assert made().alarms["not-kept",]["MetricName"] == "InvocationsFailedToBeSentToDeadLetterCount"
 
 
 def test_a_topic_that_is_made_without_a_subscriber_is_a_finding() -> None:
@@ -130,36 +133,43 @@ def test_subscribers_are_made_with_the_topic() -> None:
 
 
 def matches(pattern: dict[str, Any], event: Any) -> bool:
-    """Whether EventBridge takes an event, as far as our pattern uses its language; a list's elements are looked at as one."""
+    """Whether EventBridge takes an event, as far as our pattern uses its language.
 
-    def values(node: Any, name: str) -> list[Any]:
-        return [one[name] for one in (node if isinstance(node, list) else [node]) if name in one]
+    Of a list of objects one has to match by itself (aws/event-ruler calls it array consistency), while a field that must
+    not exist may be in none of them: absence is asked before the name says which one is meant.
+    """
 
-    def leaf(rules: list[Any], found: list[Any]) -> bool:
+    def leaf(rules: list[Any], node: Any, name: str, others: list[Any]) -> bool:
         def takes(rule: Any) -> bool:
             match rule:
-                case {"exists": wanted}:
-                    return bool(found) is wanted
-                case {"anything-but": others}:
-                    return any(value not in others for value in found)
+                case {"exists": False}:
+                    return not any(name in one for one in others)
+                case {"anything-but": known}:
+                    return name in node and node[name] not in known
                 case {"prefix": start}:
-                    return any(str(value).startswith(start) for value in found)
-            return rule in found
+                    return name in node and str(node[name]).startswith(start)
+            return node.get(name) == rule
 
         return any(map(takes, rules))
 
-    for name, inner in pattern.items():
-        if name == "$or":
-            well = any(matches(one, event) for one in inner)
-        elif isinstance(inner, list):
-            well = leaf(inner, values(event, name))
-        else:
-            # A list of objects is one node: its elements are looked at together.
-            [node] = values(event, name)
-            well = matches(inner, node)
-        if not well:
-            return False
-    return True
+    def one(pattern: dict[str, Any], node: Any, others: list[Any]) -> bool:
+        for name, inner in pattern.items():
+            if name == "$or":
+                well = any(one(part, node, others) for part in inner)
+            elif isinstance(inner, list):
+                well = leaf(inner, node, name, others)
+            else:
+                found = node[name] if isinstance(node[name], list) else [node[name]]
+                well = any(one(inner, element, found) for element in found)
+            if not well:
+                return False
+        return True
+
+    return one(pattern, event, [event])
+
+
+FAMILY = f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/safedelete-nightly"
+AGENT = {"name": "aws-guardduty-agent"}
 
 
 @pytest.mark.parametrize(
@@ -175,13 +185,22 @@ def matches(pattern: dict[str, Any], event: Any) -> bool:
         (True, {"stopCode": "SpotInterruption", "containers": [{"name": "safedelete"}]}),
         (False, {"lastStatus": "RUNNING", "containers": [{"name": "safedelete"}]}),
         (False, {"taskDefinitionArn": f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/web:1", "containers": [{}]}),
+        # Of another deployment, whose prefix begins with ours, or of another job.
+        (False, {"taskDefinitionArn": f"{FAMILY}-eu:1", "containers": [{"name": "safedelete", "exitCode": 7}]}),
+        # What an organisation puts beside it may end as it likes.
+        (False, {"containers": [{"name": "safedelete", "exitCode": 0}, {**AGENT, "exitCode": 143}]}),
+        (False, {"containers": [{**AGENT, "exitCode": 137}, {"name": "safedelete", "exitCode": 5}]}),
+        (False, {"containers": [{"name": "safedelete", "exitCode": 0}, AGENT]}),
+        (True, {"containers": [{**AGENT, "exitCode": 0}, {"name": "safedelete", "exitCode": 7}]}),
+        (True, {"containers": [AGENT, {"name": "safedelete"}]}),
+        (True, {"stopCode": "TerminationNotice", "containers": [{**AGENT, "exitCode": 0}, {"name": "safedelete"}]}),
     ],
 )  # fmt: skip
 def test_a_task_that_ended_badly_or_without_saying_how_is_told_of(told: bool, change: dict[str, Any]) -> None:
-    pattern = failed_tasks(made().names)["EventPattern"]
+    pattern = failed_tasks(made().names, ["nightly"])["EventPattern"]
     detail = {
         "clusterArn": f"arn:aws:ecs:{REGION}:{ACCOUNT}:cluster/jobs",
-        "taskDefinitionArn": f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/safedelete-nightly:4",
+        "taskDefinitionArn": f"{FAMILY}:4",
         "lastStatus": "STOPPED",
         "stopCode": "EssentialContainerExited",
         "containers": [{"name": "safedelete", "exitCode": 0}],
@@ -192,7 +211,15 @@ def test_a_task_that_ended_badly_or_without_saying_how_is_told_of(told: bool, ch
         "detail": {**detail, **change},
     }
     assert matches(pattern, event) is told
-    assert len(json.dumps(pattern)) < 2048
+
+
+def test_the_rule_of_many_jobs_has_room_in_what_eventbridge_takes() -> None:
+    names = made().names
+    few, many = ([f"a-rather-long-name-of-a-job-{n}" for n in range(count)] for count in (8, 80))
+    assert len(failed_tasks(names, few)["EventPattern"]["detail"]["taskDefinitionArn"]) == 8
+    pattern = failed_tasks(names, many)["EventPattern"]
+    assert len(json.dumps(pattern)) <= 2048
+    assert pattern["detail"]["taskDefinitionArn"] == [{"prefix": FAMILY.removesuffix("nightly")}]
 
 
 def test_a_job_is_watched_as_a_purge_is() -> None:

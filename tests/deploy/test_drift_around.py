@@ -66,6 +66,16 @@ def unsubscribe(services: Services) -> None:
         services.sns.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
 
 
+def filtered(policy: str) -> Callable[[Services], object]:
+    def put(services: Services) -> None:
+        [one] = services.sns.list_subscriptions_by_topic(TopicArn=TOPIC)["Subscriptions"]
+        services.sns.set_subscription_attributes(
+            SubscriptionArn=one["SubscriptionArn"], AttributeName="FilterPolicy", AttributeValue=policy
+        )
+
+    return put
+
+
 def remove_target(services: Services) -> None:
     services.events.remove_targets(Rule=RULE, Ids=["topic"])
 
@@ -101,6 +111,7 @@ CHANGES: list[tuple[Act, Act, set[tuple[str, str]]]] = [
         {("changed role", JOB_ROLE)},
     ),
     (unsubscribe, subscribe, {("missing subscription", "oncall@example.com"), ("unheard topic", TOPIC)}),
+    (filtered('{"severity": ["high"]}'), filtered(""), {("filtered subscription", "oncall@example.com")}),
     (
         lambda s: s.sns.delete_topic(TopicArn=TOPIC),
         lambda s: s.topic(s.resources["Topic"]["Properties"]),
@@ -179,8 +190,24 @@ def test_it_is_said_that_another_accounts_topic_was_not_looked_at(
     (tmp_path / NAME).write_text(re.sub("emails = .*", f'topic = "{topic}"', TOML))
     monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
     arguments = ["drift", str(tmp_path / "jobs.py")]
-    assert f"Who listens to {topic} was not looked at" in run_here(arguments, {}).out
-    assert run_here([*arguments, "--json"], {}).document["unchecked"] == [topic]
+    assert f"Not looked at: who listens to {topic}" in run_here(arguments, {}).out
+    assert topic in run_here([*arguments, "--json"], {}).document["unchecked"][0]
+
+
+def test_a_clean_answer_says_what_was_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    (tmp_path / NAME).write_text(TOML)
+    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
+    ended = run_here(["drift", str(tmp_path / "jobs.py")], {})
+    assert ended.code == 0
+    for what in (
+        "in the image",
+        "the topic's policy",
+        "dead-letter queue",
+        "permission boundaries",
+        "other groups",
+    ):
+        assert re.search(f"Not looked at: .*{what}", ended.out), what
 
 
 def test_statements_are_compared_however_they_are_written(mine: Deployment) -> None:

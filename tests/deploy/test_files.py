@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from safedelete.deploy.as_yaml import as_yaml
 from safedelete.deploy.files import MARK, compare, write
 from safedelete.errors import ConfigError
 from tests.deploy.aws import JOBS, TOML
@@ -67,3 +69,10 @@ def test_check_says_which_file_takes_force(tmp_path: Path) -> None:
     assert ended.code == 10
     assert f"--out {tmp_path / 'deploy'} --force" in ended.said
     assert f"Not written by render, and overwritten by --force alone: {path}" in ended.said
+
+
+def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ConfigError, match="needs PyYAML") as raised:
+        as_yaml({}, width=80)
+    assert "safedelete-purge[deploy]" in (raised.value.hint or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from safedelete.declare import Purge, Rows, past
 from safedelete.deploy.grants import FILE, render
 from safedelete.deploy.spec import Grants
 from safedelete.loader import load
@@ -193,3 +195,22 @@ def test_rows_that_own_objects_may_be_locked(project: Path, render: Rendering) -
     text = (project / "deploy" / FILE).read_text()
     assert "GRANT SELECT (expires_at, id, s3_key) ON uploads TO safedelete_runner;" in text
     assert "GRANT UPDATE (id) ON uploads TO safedelete_runner;" in text
+
+
+def test_what_a_trigger_writes_is_said_to_need_rights_of_its_own() -> None:
+    uploads = sa.Table(
+        "uploads",
+        sa.MetaData(),
+        sa.Column("id", sa.BigInteger, primary_key=True),
+        sa.Column("at", sa.DateTime),
+    )
+    purge = Purge(
+        "uploads",
+        Rows(uploads, past(uploads.c.at), may_touch=["audit_log"]),
+        schedule="0 3 * * *",
+        timeout=timedelta(minutes=9),
+    )
+    [said] = [line for line in render([purge], Grants())[FILE].splitlines() if "audit_log" in line]
+    assert said.startswith(
+        "-- audit_log (may_touch of uploads): a trigger writes to it with the runner's own rights"
+    )

@@ -109,6 +109,8 @@ def test_the_tests_catch_a_rule_that_looks_at_anything_but_the_newest_run_of_its
         "any-host": (r" and ignoring .*? == scalar\(max\(.*?\)\)", "", {"Failed", "Slow"}),
         "each-host": (r"max by \(job_name, environment\)", "", ALERTS - {"NeverReported"}),
         "oldest-host": (r"max by", "min by", {"Crashed", "Failed", "Missed"}),
+        "any-time": (r" <= time\(\) \+ 300", "", {"Failed", "Missed", "NeverReported"}),
+        "forgets": (r"last_over_time\((.*?)\[\d+s\]\)", r"\1", {"Missed"}),
         "no-interruption": (r"failed\|interrupted", "failed", {"Failed"}),
         "no-failure": (r"failed\|interrupted", "interrupted", {"Failed"}),
         "other-end": ('ending="refused"', 'ending="skipped"', {"GuardRefused"}),

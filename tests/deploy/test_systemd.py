@@ -261,3 +261,18 @@ def test_a_schedule_that_a_timer_cannot_have_writes_nothing(project: Path, rende
     (project / "jobs.py").write_text(JOBS.replace("*/15 * * * *", "rate(7 minutes)"))
     assert "cannot be a systemd timer" in render("systemd", expect=2).said
     assert not (project / "deploy").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("/opt/app/bin/safedelete", "/home/app/venv/bin/safedelete"),
+        ("/opt/app/retention.py", "/root/retention.py"),
+        ("/usr/bin/logger", "/home/ops/page"),
+    ],
+)
+def test_a_path_that_the_units_hide_is_refused(
+    project: Path, render: Rendering, change: tuple[str, str]
+) -> None:
+    (project / "safedelete.toml").write_text(TOML.replace(*change))
+    assert f"{change[1]} is in a home directory" in render("systemd", expect=2).said

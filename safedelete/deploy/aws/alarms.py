@@ -34,6 +34,7 @@ def alarms(jobs: Sequence[Deployed], ecs: Ecs) -> dict[tuple[str, ...], dict[str
         if expressible(job, ecs):
             found[job.name, "missed"] = _missed(job, ecs)
     found["not-started",] = _not_started(ecs)
+    found["not-kept",] = _not_kept(ecs)
     found["scheduler-errors",] = _scheduler_errors(ecs)
     return found
 
@@ -142,6 +143,14 @@ def _not_started(ecs: Ecs) -> dict[str, Any]:
         **_scheduler(ecs, "not-started", "InvocationDroppedCount"),
         "AlarmDescription": f"Scheduler gave up starting a task; the message in the queue {Names(ecs).dead_letters} says "
         "which and why.",
+    }
+
+
+def _not_kept(ecs: Ecs) -> dict[str, Any]:
+    return {
+        **_scheduler(ecs, "not-kept", "InvocationsFailedToBeSentToDeadLetterCount"),
+        "AlarmDescription": f"Scheduler gave up starting a task, and could not write why into the queue {Names(ecs).dead_letters}: "
+        "the queue is gone, or its role may not send to it.",
     }
 
 

@@ -55,6 +55,11 @@ class Names:
         return self.ecs.execution_role or self.role_arn("execution")
 
     @property
+    def approver_execution_role(self) -> str:
+        """ARN of the role that starts the approving task's container: no other may read what an approver connects by."""
+        return self.ecs.execution_role or self.role_arn("approver-execution")
+
+    @property
     def scheduler_role(self) -> str:
         """ARN of the role that starts a task."""
         return self.ecs.scheduler_role or self.role_arn("scheduler")

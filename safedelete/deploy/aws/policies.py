@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 from safedelete.core.event import words
@@ -24,7 +24,13 @@ def roles(jobs: Sequence[Declared], ecs: Ecs) -> dict[tuple[str, ...], dict[str,
     names = Names(ecs)
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     if ecs.execution_role is None:
-        found["execution",] = _role(ecs, "execution", "ecs-tasks.amazonaws.com", _execution(ecs))
+        of: dict[tuple[str, ...], dict[str, str]] = {("execution",): ecs.secrets}
+        if ecs.approver_secrets:
+            of["approver", "execution"] = ecs.approver_secrets
+        for what, secrets in of.items():
+            found[what] = _role(
+                ecs, "-".join(what), "ecs-tasks.amazonaws.com", _execution(ecs, secrets.values())
+            )
     if ecs.scheduler_role is None:
         found["scheduler",] = _role(ecs, "scheduler", "scheduler.amazonaws.com", _scheduler(jobs, ecs))
     if ecs.task_role is None:
@@ -46,14 +52,13 @@ def task_statements(job: Declared, topic: str, ecs: Ecs) -> list[dict[str, Any]]
     found = bucket_statements(job)
     for one in found:
         one["Resource"] = one["Resource"].replace("arn:aws:", f"arn:{ecs.partition}:", 1)
-    if "SAFEDELETE_NOTIFY" not in ecs.secrets:
-        named = ecs.variables.get("SAFEDELETE_NOTIFY", topic).split()
-        found += [
-            {"Effect": "Allow", "Action": ["sns:Publish"], "Resource": one}
-            for one in named
-            if one == topic or one.startswith("arn:")
-        ]
-    # Where the list itself is a secret, nobody here knows what is in it.
+    # Where a list itself is a secret, nobody here knows what is in it: most likely our own topic, beside an address that is one.
+    named = topic if "SAFEDELETE_NOTIFY" in ecs.secrets else ecs.variables.get("SAFEDELETE_NOTIFY", topic)
+    found += [
+        {"Effect": "Allow", "Action": ["sns:Publish"], "Resource": one}
+        for one in named.split()
+        if one == topic or one.startswith("arn:")
+    ]
     if "SAFEDELETE_METRICS" in ecs.secrets or "cloudwatch" in words(
         ecs.variables.get("SAFEDELETE_METRICS", "")
     ):
@@ -102,7 +107,8 @@ def _literal(prefix: str) -> str:
 
 
 def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed: bool) -> None:
-    wanted[bucket, "", "bucket"].add("s3:GetBucketVersioning")
+    # A HEAD names no prefix: without s3:ListBucket on the bucket what is gone would be answered with 403, as a denial is.
+    wanted[bucket, "", "bucket"].update({"s3:GetBucketVersioning", "s3:ListBucket"})
     if mode is not None:
         wanted[bucket, "", "bucket"].update(_KEEPERS)
     objects = wanted[bucket, prefix, "objects"]
@@ -115,8 +121,6 @@ def _want(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, *, listed
         wanted[bucket, prefix, "list"].add("s3:ListBucketVersions")
         return
     objects.update({"s3:DeleteObject", "s3:GetObject"})
-    # A HEAD names no prefix: without this an object that is gone would be answered with 403.
-    wanted[bucket, "", "bucket"].add("s3:ListBucket")
 
 
 def _want_canary(wanted: Wanted, bucket: str, prefix: str, mode: Mode | None, demanded: bool | str) -> None:
@@ -139,7 +143,7 @@ def _want_inventory(wanted: Wanted, inventory: Inventory) -> None:
         wanted[inventory.bucket, folder, "list"].add("s3:ListBucket")
 
 
-def _execution(ecs: Ecs) -> list[dict[str, Any]]:
+def _execution(ecs: Ecs, named: Collection[str]) -> list[dict[str, Any]]:
     names = Names(ecs)
     logs = ecs.arn("logs", f"log-group:{names.log_group}:log-stream:*")
     found: list[dict[str, Any]] = [
@@ -152,9 +156,8 @@ def _execution(ecs: Ecs) -> list[dict[str, Any]]:
             {"Effect": "Allow", "Action": ["ecr:GetAuthorizationToken"], "Resource": "*"},
             {"Effect": "Allow", "Action": pull, "Resource": ecs.pulled},
         ]
-    named = {*ecs.secrets.values(), *ecs.approver_secrets.values()}
     secrets = sorted({_secret(arn) for arn in named if ":secretsmanager:" in arn})
-    parameters = sorted(arn for arn in named if ":ssm:" in arn)
+    parameters = sorted({arn for arn in named if ":ssm:" in arn})
     if secrets:
         found.append({"Effect": "Allow", "Action": ["secretsmanager:GetSecretValue"], "Resource": secrets})
     if parameters:

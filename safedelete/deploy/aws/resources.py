@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from safedelete.deploy.aws.names import Names
 from safedelete.deploy.aws.policies import roles
 from safedelete.deploy.aws.revision import revision_of
 from safedelete.deploy.aws.schedule import schedule
-from safedelete.deploy.aws.task import APPROVER, approver_definition, task_definition
+from safedelete.deploy.aws.task import APPROVER, CONTAINER, approver_definition, task_definition
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.jobs import Deployed, deployed
 from safedelete.errors import ConfigError, ExitCode
@@ -62,7 +63,10 @@ class Deployment:
     @property
     def rule(self) -> dict[str, Any]:
         """The rule for tasks that send no metric, and its target."""
-        return {**failed_tasks(self.names), "Targets": [{"Id": "topic", "Arn": self.names.topic}]}
+        return {
+            **failed_tasks(self.names, [job.name for job in self.jobs]),
+            "Targets": [{"Id": "topic", "Arn": self.names.topic}],
+        }
 
     def schedule(self, job: Deployed, task: Any) -> dict[str, Any]:
         """Return a job's schedule, pinned to a task definition."""
@@ -138,31 +142,47 @@ def _notes(declared: Sequence[Declared], jobs: Sequence[Deployed], ecs: Ecs) -> 
     return found
 
 
-def failed_tasks(names: Names) -> dict[str, Any]:
+PATTERN: Final = 2048
+"""Letters that an event pattern may have, unless the account's quota was raised."""
+
+
+def failed_tasks(names: Names, jobs: Sequence[str]) -> dict[str, Any]:
     """Return the rule for tasks that never ran a line of code, or whose process ended badly: these send no metric.
 
-    A skipped run is neither.
+    A skipped run is neither. What is beside our container (an agent that an organisation puts into every task) ends as it
+    likes.
     """
-    well = [int(ExitCode.DONE), int(ExitCode.SKIPPED)]
+    # Up to the colon: another deployment's prefix may begin with ours.
+    pattern = _pattern(names, [f"{names.family(job)}:" for job in jobs])
+    if len(json.dumps(pattern)) > PATTERN:
+        pattern = _pattern(names, [names.family("")])
     return {
         "Name": names.rule,
         "Description": "A task of safedelete failed to start, or ended with a failure.",
         "State": "ENABLED",
-        "EventPattern": {
-            "source": ["aws.ecs"],
-            "detail-type": ["ECS Task State Change"],
-            "detail": {
-                "clusterArn": [names.cluster],
-                "lastStatus": ["STOPPED"],
-                "taskDefinitionArn": [
-                    {"prefix": names.ecs.arn("ecs", f"task-definition/{names.family('')}")}
-                ],
-                "$or": [
-                    {"stopCode": ["TaskFailedToStart"]},
-                    {"containers": {"exitCode": [{"anything-but": well}]}},
-                    # Stopped before its process was, or with its host: nobody knows how it ended.
-                    {"containers": {"exitCode": [{"exists": False}]}},
-                ],
-            },
+        "EventPattern": pattern,
+    }
+
+
+def _pattern(names: Names, families: Sequence[str]) -> dict[str, Any]:
+    def ours(code: Any) -> dict[str, Any]:
+        return {"containers": {"name": [CONTAINER], "exitCode": [code]}}
+
+    return {
+        "source": ["aws.ecs"],
+        "detail-type": ["ECS Task State Change"],
+        "detail": {
+            "clusterArn": [names.cluster],
+            "lastStatus": ["STOPPED"],
+            "taskDefinitionArn": [
+                {"prefix": names.ecs.arn("ecs", f"task-definition/{family}")} for family in families
+            ],
+            "$or": [
+                # Never started, or stopped with its host or by hand.
+                {"stopCode": [{"anything-but": ["EssentialContainerExited"]}]},
+                ours({"anything-but": [int(ExitCode.DONE), int(ExitCode.SKIPPED)]}),
+                # Nobody knows how it ended. EventBridge takes this for "no container has one", which the first line is for.
+                ours({"exists": False}),
+            ],
         },
     }

@@ -23,9 +23,9 @@ APPROVER: Final = "approver"
 def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, image: Any) -> dict[str, Any]:
     """Return a job's task definition.
 
-    The command is a list, so that no shell stands between the process and SIGTERM, and the entry point is its first
-    word, so that the image's own (one that migrates a database, say) never runs. ``initProcessEnabled`` reaps what a
-    job leaves behind.
+    Both are lists, so that no shell stands between the process and SIGTERM. The program is the entry point, so that the
+    image's own (one that migrates a database, say) never runs, and all of it, so that an override of ``run-task``
+    replaces the verb and its arguments alone. ``initProcessEnabled`` reaps what a job leaves behind.
 
     Args:
         job: The job.
@@ -44,12 +44,10 @@ def task_definition(job: Deployed, ecs: Ecs, environment: str, revision: str, im
         "SAFEDELETE_REVISION": revision,
     }
     return {
-        **_sized(ecs, names.family(job.name)),
+        **_sized(ecs, names.family(job.name), names.execution_role),
         "taskRoleArn": names.task_role(job.name),
         "containerDefinitions": [
-            _container(
-                ecs, image, job.name, [*ecs.command, "run", ecs.job_file, job.name], variables, ecs.secrets
-            )
+            _container(ecs, image, job.name, ["run", ecs.job_file, job.name], variables, ecs.secrets)
         ],
     }
 
@@ -61,13 +59,13 @@ def approver_definition(ecs: Ecs, environment: str, image: Any) -> dict[str, Any
     """
     names = Names(ecs)
     return {
-        **_sized(ecs, names.family(APPROVER)),
+        **_sized(ecs, names.family(APPROVER), names.approver_execution_role),
         "containerDefinitions": [
             _container(
                 ecs,
                 image,
                 APPROVER,
-                [*ecs.command, "--help"],
+                ["--help"],
                 {**ecs.variables, "SAFEDELETE_ENVIRONMENT": environment},
                 ecs.approver_secrets,
             )
@@ -75,7 +73,7 @@ def approver_definition(ecs: Ecs, environment: str, image: Any) -> dict[str, Any
     }
 
 
-def _sized(ecs: Ecs, family: str) -> dict[str, Any]:
+def _sized(ecs: Ecs, family: str, role: str) -> dict[str, Any]:
     return {
         # First, since it is what tells our files from others by.
         "tags": [{"key": TAG, "value": MARK}],
@@ -85,7 +83,7 @@ def _sized(ecs: Ecs, family: str) -> dict[str, Any]:
         "cpu": str(ecs.cpu),
         "memory": str(ecs.memory),
         "runtimePlatform": {"cpuArchitecture": ecs.architecture, "operatingSystemFamily": "LINUX"},
-        "executionRoleArn": Names(ecs).execution_role,
+        "executionRoleArn": role,
     }
 
 
@@ -93,7 +91,7 @@ def _container(
     ecs: Ecs,
     image: Any,
     stream: str,
-    command: Sequence[str],
+    arguments: Sequence[str],
     variables: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -101,8 +99,8 @@ def _container(
         "name": CONTAINER,
         "image": image,
         "essential": True,
-        "entryPoint": [command[0]],
-        "command": list(command[1:]),
+        "entryPoint": list(ecs.command),
+        "command": list(arguments),
         "stopTimeout": ecs.stop_timeout,
         "linuxParameters": {"initProcessEnabled": True},
         "environment": [
@@ -115,6 +113,9 @@ def _container(
                 "awslogs-group": Names(ecs).log_group,
                 "awslogs-region": ecs.region,
                 "awslogs-stream-prefix": stream,
+                # Metrics are log lines: the account's default may be to drop some when there are many at once, and with
+                # them a failure that an alarm waits for.
+                "mode": "blocking",
             },
         },
     }

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import yaml
-
+from safedelete.deploy.as_yaml import as_yaml
 from safedelete.deploy.aws.names import logical
 from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.aws.task import APPROVER
@@ -36,7 +35,7 @@ def template(deployment: Deployment) -> Mapping[str, str]:
             "DependsOn": sorted(["Group", "DeadLetters", *_made(deployment, ("scheduler",))]),
         }
     if deployment.approver is not None:
-        resources[logical("Approver")] = _task(deployment, deployment.approver, ("execution",))
+        resources[logical("Approver")] = _task(deployment, deployment.approver, ("approver", "execution"))
     document: dict[str, Any] = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"{MARK}: {', '.join(job.name for job in deployment.jobs)}"[:1024],
@@ -51,7 +50,7 @@ def template(deployment: Deployment) -> Mapping[str, str]:
             }
         }
     document["Resources"] = resources
-    text = f"# {MARK} from the job file and safedelete.toml; change those.\n" + _yaml(document)
+    text = as_yaml(document, width=110)
     if len(resources) > MOST_RESOURCES or len(text.encode()) > MOST_BYTES:
         raise ConfigError(
             f"The template has {len(resources)} resources and {len(text.encode()):,} bytes; CloudFormation takes "
@@ -93,7 +92,8 @@ def _shared(deployment: Deployment) -> dict[str, Any]:
         found[logical("Role", *what)] = {"Type": "AWS::IAM::Role", "Properties": role}
     found["Logs"] = {
         "Type": "AWS::Logs::LogGroup",
-        "DeletionPolicy": "Retain",
+        # Not where the first deploy fails: a group that stayed would be in the way of the next attempt, by its name.
+        "DeletionPolicy": "RetainExceptOnCreate",
         "UpdateReplacePolicy": "Retain",
         "Properties": {"LogGroupName": names.log_group, "RetentionInDays": ecs.log_retention},
     }
@@ -163,19 +163,6 @@ def _task(deployment: Deployment, properties: Mapping[str, Any], *roles: tuple[s
 
 def _made(deployment: Deployment, *roles: tuple[str, ...]) -> list[str]:
     return [logical("Role", *what) for what in roles if what in deployment.roles]
-
-
-class _Dumper(yaml.SafeDumper):
-    """Without anchors: the same list twice is written twice, so that a difference shows where it is."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
-
-
-def _yaml(document: Mapping[str, Any]) -> str:
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
-    return text
 
 
 def _json(document: Mapping[str, Any]) -> str:

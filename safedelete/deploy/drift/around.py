@@ -57,6 +57,10 @@ def _topic(made: Deployment, there: There) -> Iterator[Difference]:
     if there.subscriptions is None:
         yield Difference(Kind.NO_TOPIC, topic, f"The topic {topic} is not there; no alarm is heard.")
         return
+    filters = {
+        (str(one.get("Protocol")), str(one.get("Endpoint"))): one.get("FilterPolicy")
+        for one in there.subscriptions
+    }
     confirmed = {
         (str(one.get("Protocol")), str(one.get("Endpoint"))): one.get("SubscriptionArn") != _PENDING
         for one in there.subscriptions
@@ -76,6 +80,13 @@ def _topic(made: Deployment, there: There) -> Iterator[Difference]:
                 Kind.UNCONFIRMED,
                 where,
                 f"{where} has not confirmed its subscription to {topic}, and hears nothing.",
+            )
+        elif filters[one]:
+            yield Difference(
+                Kind.FILTERED,
+                where,
+                f"{where} is told by {topic} only of what its filter policy lets through; no alarm has what it asks for.",
+                (Change(f"Subscription.{how}.FilterPolicy", filters[one], None),),
             )
     if not any(confirmed.values()):
         yield Difference(

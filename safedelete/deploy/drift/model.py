@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
 class Kind(StrEnum):
@@ -28,8 +28,19 @@ class Kind(StrEnum):
     UNHEARD = "unheard topic"
     NO_SUBSCRIPTION = "missing subscription"
     UNCONFIRMED = "unconfirmed subscription"
+    FILTERED = "filtered subscription"
     NO_ROLE = "no role"
     ROLE = "changed role"
+
+
+UNCHECKED: Final = (
+    "what is in the image: `run --expect-revision` holds its job file against the task definition",
+    "the topic's policy",
+    "the dead-letter queue and the log group",
+    "the roles' permission boundaries, and the organisation's policies",
+    "schedules of other groups, and rules, that start the same task definitions",
+)
+"""What may have been changed by hand, too, and is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ class Reader(Protocol):
     def subscriptions(self, topic: str) -> Sequence[Mapping[str, Any]] | None:
         """Return who is subscribed to a topic; None where there is no such topic."""
 
+    def filter_policy(self, subscription: str) -> str | None:
+        """Return what a subscriber is told of alone; None where that is everything."""
+
     def role(self, name: str) -> Mapping[str, Any] | None:
         """Return a role with the policies in it and the names of those attached to it; None where there is none."""
 
@@ -66,9 +69,21 @@ def read(made: Deployment, reader: Reader) -> There:
         alarms={str(alarm["AlarmName"]): alarm for alarm in alarms},
         approver=None if made.approver is None else reader.task_definition(names.family(APPROVER)),
         rule=reader.rule(names.rule),
-        subscriptions=reader.subscriptions(names.topic) if made.own_topic else None,
+        subscriptions=_subscriptions(made, reader) if made.own_topic else None,
         roles={role["RoleName"]: reader.role(role["RoleName"]) for role in made.roles.values()},
     )
+
+
+def _subscriptions(made: Deployment, reader: Reader) -> Sequence[Mapping[str, Any]] | None:
+    """Ask who listens, and of those that are rendered to what: another account's own may not be asked for its filter."""
+    there = reader.subscriptions(made.names.topic)
+    return there and [
+        {**one, "FilterPolicy": reader.filter_policy(arn)}
+        if (one.get("Protocol"), one.get("Endpoint")) in made.subscriptions
+        and (arn := str(one.get("SubscriptionArn"))).startswith("arn:")
+        else one
+        for one in there
+    ]
 
 
 def read_schedules(made: Deployment, reader: Reader) -> There:
@@ -208,6 +223,16 @@ class Aws:
             "sns", "ListSubscriptionsByTopic", listed, absent={"NotFound", "NotFoundException"}
         )
         return found
+
+    def filter_policy(self, subscription: str) -> str | None:
+        """Return what a subscriber is told of alone; None where that is everything."""
+        found: Mapping[str, Any] | None = self._ask(
+            "sns",
+            "GetSubscriptionAttributes",
+            lambda c: c.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"],
+            absent={"NotFound", "NotFoundException"},
+        )
+        return (found or {}).get("FilterPolicy") or None
 
     def role(self, name: str) -> Mapping[str, Any] | None:
         """Return a role with the policies in it and the ARNs of those attached to it; None where there is none."""

@@ -14,6 +14,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON safedelete_batch TO safedelete_runner;
 GRANT SELECT ON safedelete_approval TO safedelete_runner;
 GRANT SELECT ON safedelete_notice TO safedelete_runner;
 GRANT SELECT, INSERT, UPDATE ON safedelete_lease TO safedelete_runner;
+-- audit_log (may_touch of uploads): a trigger writes to it with the runner's own rights, unless it has its owner's (SECURITY DEFINER; on MySQL always). Grant INSERT, or what it does, there too.
 
 -- Plans and looks, and deletes nothing.
 GRANT SELECT (at, id) ON logins TO safedelete_reader;

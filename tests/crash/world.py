@@ -431,7 +431,7 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
         items = decode(batch.data, batch.sha256)
         outcomes = {int(i): (o[0], o[1]) for i, o in json.loads(batch.outcomes or "{}").items()}
         settled = batch.state == "done"
-        for place, (item, named) in enumerate(_items(items)):
+        for place, (item, named) in enumerate(named_items(items)):
             state, code = outcomes.get(place, ("deleted" if settled else "open", ""))
             claims.append(Claim(item, named, state, code))
         if settled:
@@ -449,7 +449,7 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
     return LedgerRun(run.run, run.state, run.exit_code, run.reason or "", tuple(claims), tuple(problems))
 
 
-def _items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
+def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
     if isinstance(items, ObjectBatch):
         return [(ref.key, frozenset({(ref.bucket, ref.key)})) for ref in items.objects]
     return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects)) for row in items.rows]

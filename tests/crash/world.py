@@ -44,6 +44,12 @@ ELIGIBLE, KEPT = range(1, 8), range(8, 13)
 ROLES = {"sd_other": "SELECT, DELETE, UPDATE", "sd_cannot_lock": "SELECT, DELETE"}
 """Further roles on PostgreSQL, and what each may do to the purged table."""
 
+SESSIONS = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+}
+"""How many other sessions a server has in this database."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -105,7 +111,7 @@ class Lab:
 
     Args:
         folder: For the database files of SQLite.
-        postgres: URL of an empty PostgreSQL database; None for SQLite.
+        server: URL of an empty database on PostgreSQL or MariaDB; None for SQLite.
         elsewhere: Whether the ledger is in a database of its own.
 
     Attributes:
@@ -114,9 +120,9 @@ class Lab:
         variables: Environment variables of a run beside the usual ones.
     """
 
-    def __init__(self, folder: Path, postgres: str | None = None, *, elsewhere: bool = False) -> None:
+    def __init__(self, folder: Path, server: str | None = None, *, elsewhere: bool = False) -> None:
         self.folder = folder
-        self.url = postgres or f"sqlite:///{folder / 'acme.db'}"
+        self.url = server or f"sqlite:///{folder / 'acme.db'}"
         self.reached = self.url
         self.endpoint: str | None = None
         self.variables: dict[str, str] = {}
@@ -334,13 +340,11 @@ class Lab:
 
         The lease is ended by hand: waiting for a minute of it a thousand times would prove nothing more.
         """
-        if self.engine.dialect.name == "postgresql":
-            query = text(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        query = SESSIONS.get(self.engine.dialect.name)
+        if query is not None:
             for _ in range(500):
                 with self.engine.connect() as connection:
-                    if connection.execute(query).scalar_one() == 0:
+                    if connection.execute(text(query)).scalar_one() == 0:
                         break
                 time.sleep(0.01)
             else:

@@ -36,7 +36,7 @@ from safedelete.runner.review import approve
 from safedelete.testing.memory import Call, Killed, MemoryRow, MemoryTransaction, Policy
 from tests.worlds import BUCKET, FINAL, JOB, Process, World, batches_of, photo, slices_of
 
-EXAMPLES = int(os.environ.get("SAFEDELETE_MODEL_EXAMPLES", "130"))
+EXAMPLES = int(os.environ.get("SAFEDELETE_MODEL_EXAMPLES", "110"))
 STEPS = int(os.environ.get("SAFEDELETE_MODEL_STEPS", "14"))
 SEED = int(os.environ.get("SAFEDELETE_MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 STEPS_TAKEN: Counter[str] = Counter()

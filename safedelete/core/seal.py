@@ -28,6 +28,8 @@ from safedelete.errors import LedgerError
 
 FORMAT: Final = 1
 LEVEL: Final = 6
+LARGEST: Final = 256 * 1024 * 1024
+"""Bytes of one batch before compression: a page of zeros can say that it unpacks to a thousand times what it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,15 @@ def encode(batch: RowBatch | ObjectBatch) -> Blob:
     """Turn a batch into its sealed form.
 
     Raises:
-        LedgerError: A key is of a type that would not come back exactly, or of another width than its neighbours'.
+        LedgerError: A key is of a type that would not come back exactly, or of another width than its neighbours'; or the
+            batch is larger than what is read back.
     """
     text = json.dumps(_document(batch), separators=(",", ":"), ensure_ascii=True)
+    if len(text) > LARGEST:
+        raise LedgerError(
+            f"A batch of {len(batch):,} items takes {len(text):,} bytes, and at most {LARGEST:,} are sealed. Nothing was deleted.",
+            hint="Its keys are very long. Seal fewer items at a time (`Purge(..., per_run=N)`).",
+        )
     data = zlib.compress(text.encode("ascii"), LEVEL)
     return Blob(data, hashlib.sha256(data).hexdigest())
 
@@ -101,8 +109,8 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
     """Read a sealed batch back.
 
     Raises:
-        LedgerError: The bytes are not those that were sealed, or of a newer format. Nothing can be deleted from a
-            batch that cannot be read.
+        LedgerError: The bytes are not those that were sealed, of a newer format, or unpack to more than is ever sealed.
+            Nothing can be deleted from a batch that cannot be read.
     """
     if hashlib.sha256(data).hexdigest() != sha256:
         raise LedgerError(
@@ -110,7 +118,7 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
             hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
         )
     try:
-        document = json.loads(zlib.decompress(data))
+        document = json.loads(_unpacked(data))
         if document["v"] != FORMAT:
             raise LedgerError(
                 f"A sealed batch has format {document['v']}; this version reads {FORMAT}.",
@@ -127,6 +135,7 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
         IndexError,
         AttributeError,
         ArithmeticError,
+        RecursionError,
         zlib.error,
     ) as error:
         raise LedgerError(
@@ -134,6 +143,18 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
             hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
         ) from error
     return batch
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(data, LARGEST + 1)
+    if len(text) > LARGEST:
+        raise ValueError(
+            f"its {len(data):,} bytes unpack to more than the {LARGEST:,} that are sealed at most"
+        )
+    if not unpacking.eof or unpacking.unused_data:
+        raise ValueError("it does not end where its compressed data end")
+    return text
 
 
 def _batch(document: dict[str, Any]) -> RowBatch | ObjectBatch:

@@ -195,11 +195,15 @@ def start(fleet: Fleet, starters: int) -> float:
     codes = Counter(process.wait() for process in processes)
     took = time.perf_counter() - began
     assert codes.keys() <= {0, 3, 5}, codes
+    assert codes[0] >= 1, f"nobody worked, so nothing was measured: {codes}"
+    table = fleet.jobs[0].targets[0].table  # type: ignore[union-attr]
+    due = table.c.at < datetime.now(UTC).replace(tzinfo=None) - timedelta(days=30)
     with fleet.engine.connect() as connection:
         working = connection.execute(
             sa.select(sa.func.count()).where(tables.run.c.state.in_(["planning", "running"]))
         ).scalar_one()
-    assert working == 0
+        left = connection.execute(sa.select(sa.func.count()).select_from(table).where(due)).scalar_one()
+    assert (working, left) == (0, 0), f"{working} are still working, {left} due rows are left"
     print(f"{starters} starters ended with {dict(codes)}", file=sys.stderr)
     return took
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import botocore.httpsession
 import psycopg
+import pymysql.connections
 
 OnBoundary = Callable[[str], None]
 """Called with ``before …`` and ``after …`` of each call."""
@@ -55,6 +56,7 @@ class Watch:
         """Watch the drivers of this process, for as long as it lives."""
         self._watch_sqlite()
         self._watch_psycopg()
+        self._watch_pymysql()
         self._watch_http()
 
     def _watch_sqlite(self) -> None:
@@ -114,6 +116,16 @@ class Watch:
             self._wrap(psycopg.Connection, name, lambda *_, label=label: f"psycopg {label}")
         self._wrap(psycopg.Connection, "wait", lambda *_: "psycopg round trip")
         self._wrap(psycopg, "connect", lambda *_: "psycopg connect")
+
+    def _watch_pymysql(self) -> None:
+        """As above; every command of the protocol passes one method, whoever sends it."""
+        connection = pymysql.connections.Connection
+        self._wrap(connection, "query", lambda _self, sql, *_: f"pymysql {statement(sql)}")
+        for name, label in {"commit": "COMMIT", "rollback": "ROLLBACK"}.items():
+            self._wrap(connection, name, lambda *_, label=label: f"pymysql {label}")
+        for name in ("connect", "close"):
+            self._wrap(connection, name, lambda *_, name=name: f"pymysql {name}")
+        self._wrap(connection, "_execute_command", lambda *_: "pymysql command")
 
     def _watch_http(self) -> None:
         session = botocore.httpsession.URLLib3Session

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from safedelete.testing.servers import Postgres
+from safedelete.testing.servers import MariaDB, Postgres
 from tests.backends import GivenDatabase
-from tests.crash.matrix import WORKERS
+from tests.crash.matrix import EVERY_BOUNDARY, WORKERS
 from tests.crash.world import Lab
 
 Say = Callable[[str], None]
@@ -38,6 +38,17 @@ def postgres_labs(
         yield [
             stack.enter_context(Lab(tmp_path_factory.mktemp("lab"), postgres.create_database()))
             for _ in range(WORKERS)
+        ]
+
+
+@pytest.fixture(scope="session")
+def mariadb_labs(
+    mariadb: MariaDB | GivenDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Lab]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(Lab(tmp_path_factory.mktemp("lab"), mariadb.create_database()))
+            for _ in range(WORKERS if EVERY_BOUNDARY else 1)
         ]
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from sqlalchemy import make_url, text, update
+from sqlalchemy import make_url, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from safedelete.core.run import BatchState
+from safedelete.core.seal import decode
+from safedelete.ledger import tables
 from safedelete.locks import lease
 from safedelete.testing.servers.faults import refusing
 from tests.crash.matrix import Case, Start
-from tests.crash.world import Lab
+from tests.crash.world import Lab, Place, Stores, named_items
 from tests.servers.proxy import Mode, Proxy
 
 TWO = Start("rows and two objects each")
@@ -75,6 +78,14 @@ class Wired(Lab):
         except OperationalError:
             return False
 
+    def begun(self) -> frozenset[Place]:
+        """Return the objects of the batches that are in doubt: their fence may be behind them."""
+        batch = tables.batch
+        with self.ledger.connect() as connection:
+            query = select(batch.c.data, batch.c.sha256).where(batch.c.state == BatchState.IN_DOUBT.value)
+            found = [decode(*row) for row in connection.execute(query)]
+        return frozenset(place for items in found for _, named in named_items(items) for place in named)
+
     def move_clock(self, seconds: float) -> bool:
         """Set the run's wall clock forward or back."""
         self._clock.write_text(str(seconds))
@@ -134,6 +145,13 @@ def _expire(lab: Wired) -> bool:
 FAULTS = {
     "database cut": Fault(lambda lab: _done(lab.database.cut())),
     "database gone": Fault(lambda lab: _done(lab.database.be(Mode.REFUSE))),
+    # What a restart does to whoever is connected; the server itself stays, since others are on it.
+    "database ends every session, as a restart does": Fault(
+        lambda lab: lab.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    ),
     "database slow": Fault(lambda lab: _done(lab.database.be(Mode.SLOW))),
     "database half-open": Fault(lambda lab: _done(lab.database.be(Mode.HANG)), watched=True),
     "database read-only after a failover": Fault(_fail_over),
@@ -156,18 +174,25 @@ FAULTS = {
 
 @dataclass
 class _Striker:
-    """Strikes at the first boundary where it can."""
+    """Strikes at the first boundary where it can.
+
+    Attributes:
+        struck: Whether it has.
+        found: What was there when the lock was lost.
+        begun: Objects of the batches that were begun then: whose request no fence can stop any more.
+    """
 
     lab: Wired
     fault: Fault
-    rows: frozenset[int] = frozenset()
-    """What was there when the lock was lost."""
+    struck: bool = False
+    found: Stores | None = None
+    begun: frozenset[Place] = frozenset()
 
     def __call__(self, _label: str) -> bool:
-        struck = self.fault.strike(self.lab)
-        if struck and self.fault.strike == Wired.steal:
-            self.rows = frozenset(self.lab.look().rows)
-        return struck
+        self.struck = self.fault.strike(self.lab)
+        if self.struck and self.fault.strike == Wired.steal:
+            self.found, self.begun = self.lab.look(), self.lab.begun()
+        return self.struck
 
 
 class Struck(Case):
@@ -176,9 +201,15 @@ class Struck(Case):
     def __init__(self, lab: Wired, fault: Fault) -> None:
         super().__init__(lab, TWO)
         self.wired, self.fault = lab, fault
+        self.struck = False
 
-    def is_struck_at(self, point: int) -> bool:
-        """The first run, to its own end."""
+    def is_struck_at(self, point: int, *, must: bool) -> bool:
+        """The first run, to its own end.
+
+        Args:
+            point: The boundary from which on it is to strike.
+            must: Whether there is no excuse for not having struck.
+        """
         before = self._now
         striker = _Striker(self.wired, self.fault)
         purge, verb = (HURRY, "watched") if self.fault.watched else (self.change.purge, "run")
@@ -186,6 +217,9 @@ class Struck(Case):
             ended = self.lab.run(purge, verb=verb, at_each=striker, from_each=point)
         finally:
             self.wired.heal()
+        self.struck = striker.struck
+        if must and not self.struck:
+            self.broken.append(f"the fault never struck, and the run ended with {ended.status}: {ended.said}")
         self.lab.let_time_pass()
         self._now = self.lab.look()
         runs = self.lab.sealed_and_said()
@@ -193,8 +227,8 @@ class Struck(Case):
             self.broken.append(f"the struck run ended with {ended.status}: {ended.said}")
         if ended.status in NOTHING_DONE and self._now != before:
             self.broken.append(f"the struck run ended with {ended.status}, and something went")
-        if not striker.rows <= self._now.rows.keys():
-            self.broken.append(f"rows {striker.rows - self._now.rows.keys()} went after the lock was lost")
+        if striker.found is not None:
+            self._must("the struck run", nothing_went_after(striker.found, self._now, striker.begun))
         self._went("the struck run", before, runs)
         if ended.status == 7:
             self._told |= {run.run for run in runs}
@@ -203,9 +237,27 @@ class Struck(Case):
         return self._writes(point)
 
 
-def strike(lab: Lab, fault: Fault, point: int) -> list[str]:
-    """Let a fault meet a run at a boundary, the writer write, and the next two runs go; return what broke."""
+def nothing_went_after(found: Stores, now: Stores, begun: frozenset[Place]) -> Iterator[str]:
+    """No row went since the lock was lost, and no object but of the batches that had begun."""
+    for row in sorted(found.rows.keys() - now.rows.keys()):
+        yield f"row {row} went after the lock was lost"
+    for place in sorted(found.objects.keys() - now.objects.keys() - begun):
+        yield f"object {place} went after the lock was lost, and its batch had not begun"
+
+
+def strike(lab: Lab, fault: Fault, point: int, *, must: bool) -> tuple[bool, list[str]]:
+    """Let a fault meet a run at a boundary, the writer write, and the next two runs go.
+
+    Args:
+        lab: Where.
+        fault: What goes wrong.
+        point: The boundary from which on it is to strike.
+        must: Whether it counts as broken that it did not: it has been aimed where every fault finds its moment.
+
+    Returns:
+        Whether it struck, and what broke.
+    """
     assert isinstance(lab, Wired)
     case = Struck(lab, fault)
-    _ = case.is_struck_at(point) and case.goes_on() and case.converges()
-    return case.broken
+    _ = case.is_struck_at(point, must=must) and case.goes_on() and case.converges()
+    return case.struck, case.broken

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import boto3
 import psycopg
+import pymysql
 import structlog
 from sqlalchemy import make_url
 
@@ -141,6 +142,13 @@ def stray_calls() -> None:
         with psycopg.connect(host=url.host, port=url.port, user=url.username, dbname=url.database) as other:
             other.execute("LISTEN stray")
             list(other.notifies(timeout=0.01))
+    if url.get_backend_name() == "mysql":
+        assert url.host is not None
+        with pymysql.connect(
+            host=url.host, port=url.port or 0, user=url.username, password=url.password or ""
+        ) as maria:
+            maria.cursor().execute("SELECT 'stray'")
+            maria.ping()
 
 
 def serve() -> None:

@@ -44,6 +44,12 @@ ELIGIBLE, KEPT = range(1, 8), range(8, 13)
 ROLES = {"sd_other": "SELECT, DELETE, UPDATE", "sd_cannot_lock": "SELECT, DELETE"}
 """Further roles on PostgreSQL, and what each may do to the purged table."""
 
+SESSIONS = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+}
+"""How many other sessions a server has in this database."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -105,7 +111,7 @@ class Lab:
 
     Args:
         folder: For the database files of SQLite.
-        postgres: URL of an empty PostgreSQL database; None for SQLite.
+        server: URL of an empty database on PostgreSQL or MariaDB; None for SQLite.
         elsewhere: Whether the ledger is in a database of its own.
 
     Attributes:
@@ -114,9 +120,9 @@ class Lab:
         variables: Environment variables of a run beside the usual ones.
     """
 
-    def __init__(self, folder: Path, postgres: str | None = None, *, elsewhere: bool = False) -> None:
+    def __init__(self, folder: Path, server: str | None = None, *, elsewhere: bool = False) -> None:
         self.folder = folder
-        self.url = postgres or f"sqlite:///{folder / 'acme.db'}"
+        self.url = server or f"sqlite:///{folder / 'acme.db'}"
         self.reached = self.url
         self.endpoint: str | None = None
         self.variables: dict[str, str] = {}
@@ -334,13 +340,11 @@ class Lab:
 
         The lease is ended by hand: waiting for a minute of it a thousand times would prove nothing more.
         """
-        if self.engine.dialect.name == "postgresql":
-            query = text(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        query = SESSIONS.get(self.engine.dialect.name)
+        if query is not None:
             for _ in range(500):
                 with self.engine.connect() as connection:
-                    if connection.execute(query).scalar_one() == 0:
+                    if connection.execute(text(query)).scalar_one() == 0:
                         break
                 time.sleep(0.01)
             else:
@@ -431,7 +435,7 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
         items = decode(batch.data, batch.sha256)
         outcomes = {int(i): (o[0], o[1]) for i, o in json.loads(batch.outcomes or "{}").items()}
         settled = batch.state == "done"
-        for place, (item, named) in enumerate(_items(items)):
+        for place, (item, named) in enumerate(named_items(items)):
             state, code = outcomes.get(place, ("deleted" if settled else "open", ""))
             claims.append(Claim(item, named, state, code))
         if settled:
@@ -449,7 +453,7 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
     return LedgerRun(run.run, run.state, run.exit_code, run.reason or "", tuple(claims), tuple(problems))
 
 
-def _items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
+def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
     if isinstance(items, ObjectBatch):
         return [(ref.key, frozenset({(ref.bucket, ref.key)})) for ref in items.objects]
     return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects)) for row in items.rows]

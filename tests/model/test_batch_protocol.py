@@ -36,11 +36,12 @@ from safedelete.runner.review import approve
 from safedelete.testing.memory import Call, Killed, MemoryRow, MemoryTransaction, Policy
 from tests.worlds import BUCKET, FINAL, JOB, Process, World, batches_of, photo, slices_of
 
-EXAMPLES = int(os.environ.get("SAFEDELETE_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("SAFEDELETE_MODEL_EXAMPLES", "110"))
 STEPS = int(os.environ.get("SAFEDELETE_MODEL_STEPS", "14"))
 SEED = int(os.environ.get("SAFEDELETE_MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 STEPS_TAKEN: Counter[str] = Counter()
-"""Runs, and calls of theirs: before and after each of them something may happen."""
+"""Histories, steps of theirs, runs in these, and the moments before and after each call of a run: at any of them something
+may happen."""
 
 NUMBERS = st.integers(0, 7)
 NAMES = (
@@ -105,6 +106,7 @@ class BatchProtocol(RuleBasedStateMachine):
         sizes=st.sampled_from([(2, 2), (4, 1), (8, 1), (8, 3)]),
     )
     def begin(self, shares: bool, may_lock: bool, apart: bool, sizes: tuple[int, int]) -> None:
+        STEPS_TAKEN["histories"] += 1
         self.batch, self.slice = sizes
         self.world = World(expired=0, shares=shares, may_lock=may_lock, apart=apart)
         self.known: dict[Key, MemoryRow] = dict(self.world.table.rows)
@@ -188,7 +190,7 @@ class BatchProtocol(RuleBasedStateMachine):
         opened: list[str] = []
 
         def at(call: Call) -> None:
-            STEPS_TAKEN["calls"] += 1
+            STEPS_TAKEN["moments"] += 1
             if call.name in ("rows.begin", "ledger.open"):
                 opened.append(call.name)
             # Where the ledger is elsewhere its commits are told apart: they delete nothing.
@@ -293,6 +295,10 @@ class BatchProtocol(RuleBasedStateMachine):
         assert lease.owner == process.ctx.setting.owner, (
             f"{process.ctx.setting.owner} deletes on {lease.owner}'s lease"
         )
+
+    @invariant()
+    def a_step_was_taken(self) -> None:
+        STEPS_TAKEN["steps"] += 1
 
     @invariant()
     def nothing_was_deleted_that_was_not_sealed(self) -> None:
@@ -401,9 +407,15 @@ def test_the_promises_hold_whatever_happens_around_a_batch(capsys: pytest.Captur
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )
-    taken, runs = STEPS_TAKEN["calls"], STEPS_TAKEN["runs"]
+    histories, moments, runs = (STEPS_TAKEN[name] for name in ("histories", "moments", "runs"))
+    # The making of a world is told of as a step, and is none.
+    steps = STEPS_TAKEN["steps"] - histories
     with capsys.disabled():
         print(
-            f"\n  model: {taken:,} steps in {runs:,} runs; SAFEDELETE_MODEL_SEED={SEED}", end="", flush=True
+            f"\n  model: {steps:,} steps of {histories:,} histories, {runs:,} runs in them, "
+            f"{moments:,} moments before and after their calls; SAFEDELETE_MODEL_SEED={SEED}",
+            end="",
+            flush=True,
         )
-    assert taken > 150 * EXAMPLES, "a history of the model has become a short one"
+    assert steps > EXAMPLES * STEPS // 2, "a history of the model has become a short one"
+    assert moments > 150 * EXAMPLES, "a run of the model has become a short one"

@@ -2,9 +2,9 @@
 
     python -m tests.mutants [NAME...]
 
-Caught is a mutant with which a test fails. A patch that does not apply, and tests that cannot even be collected, are
-failures of this program's own: a mutant that is no Python any more would be caught by anything. The tests have to pass on
-the unbroken copy first. The last line is ``N of N caught``.
+Caught is a mutant with which a test fails. A patch that does not apply, tests that cannot even be collected, a fixture that
+fails and a name that nobody has defined are failures of this program's own: a mutant that is no program any more would be
+caught by anything. The tests have to pass on the unbroken copy first. The last line is ``N of N caught``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ PARTS = (
 )
 FAILED, PASSED = 1, 0
 """pytest's exit codes; every other one says that the tests did not run."""
+NO_PROGRAM = ("NameError", "UnboundLocalError", "SyntaxError", "ImportError", "ModuleNotFoundError")
+"""How a test fails that was given a typing error instead of a mutant."""
 
 
 def copy(to: Path) -> None:
@@ -61,7 +63,8 @@ def run(tests: Sequence[str], scratch: Path) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "pytest", *options, *tests],
         check=False,
         cwd=scratch,
-        env=os.environ | {"PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
+        # Its columns are how much pytest tells of each failure.
+        env=os.environ | {"PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "300"},
         capture_output=True,
         text=True,
     )
@@ -77,12 +80,20 @@ def verdict(mutant: Mutant, scratch: Path) -> str:
     finally:
         undone = mutant.apply(scratch, "--reverse")
         assert not undone, undone
-    if done.returncode == FAILED:
-        failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-        return "caught by " + (failed[-1].split(" - ")[0].removeprefix("FAILED ") if failed else "an error")
-    if done.returncode == PASSED:
+    return judged(done.returncode, done.stdout, done.stderr)
+
+
+def judged(status: int, said: str, complained: str = "") -> str:
+    """Return what pytest's end says of a mutant."""
+    if status == PASSED:
         return "SURVIVED: no test of these failed"
-    return f"DID NOT RUN: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    failed = [line for line in said.splitlines() if line.startswith("FAILED ")]
+    if status == FAILED and failed:
+        test, _, why = failed[-1].removeprefix("FAILED ").partition(" - ")
+        if why.startswith(NO_PROGRAM):
+            return f"IS NO MUTANT: {test} failed with {why}"
+        return f"caught by {test}"
+    return f"DID NOT RUN: pytest ended with {status}, and no test failed\n{said[-2000:]}{complained[-2000:]}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.__main__ import judged
 from tests.mutants.manifest import HERE, ROOT, Mutant, mutants
 
 PROMISES = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
@@ -48,3 +49,20 @@ def test_the_tests_that_have_to_notice_are_there(there: list[Mutant]) -> None:
     }
     assert missing == set()
     assert all(mutant.tests for mutant in there)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "verdict"),
+    [
+        (1, "FAILED tests/x.py::test_y - assert 1 == 2", "caught by tests/x.py::test_y"),
+        (1, "FAILED tests/x.py::test_y - safedelete.errors.LedgerError: x", "caught by tests/x.py::test_y"),
+        (0, "1 passed", "SURVIVED"),
+        (1, "ERROR tests/x.py::test_y - RuntimeError: a fixture fails", "DID NOT RUN"),
+        (2, "ERROR tests/x.py - SyntaxError: invalid syntax", "DID NOT RUN"),
+        (1, "FAILED tests/x.py::test_y - NameError: name 'child' is not defined", "IS NO MUTANT"),
+    ],
+)
+def test_caught_is_a_mutant_with_which_a_test_fails_and_nothing_else(
+    status: int, said: str, verdict: str
+) -> None:
+    assert judged(status, said).startswith(verdict)

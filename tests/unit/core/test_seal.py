@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tracemalloc
 import zlib
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safedelete.core import seal
 from safedelete.core.item import ObjectRef, Prefix, SealedRow
 from safedelete.core.seal import ObjectBatch, RowBatch, decode, digest, encode
 from safedelete.errors import LedgerError
@@ -217,3 +219,31 @@ def test_what_is_no_prefix_is_not_read_back_as_one(text: object) -> None:
 def test_a_batch_without_prefixes_is_written_as_before() -> None:
     blob = encode(RowBatch((SealedRow((1,), (ObjectRef("acme", "k"),)),)))
     assert "prefixes" not in json.loads(zlib.decompress(blob.data))
+
+
+def test_a_batch_that_unpacks_to_more_than_is_sealed_is_refused_before_it_is_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = zlib.compress(bytes(64 * 1024 * 1024), 9)
+    monkeypatch.setattr(seal, "LARGEST", 1024 * 1024)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LedgerError, match="unpack to more than the 1,048,576 that are sealed"):
+            decode(data, hashlib.sha256(data).hexdigest())
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_batch_that_would_not_be_read_back_is_not_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal, "LARGEST", 100)
+    with pytest.raises(LedgerError, match="at most 100 are sealed"):
+        encode(RowBatch(tuple(SealedRow(("x" * 50,)) for _ in range(3))))
+
+
+@pytest.mark.parametrize(
+    "data", [zlib.compress(b"[" * 100_000), zlib.compress(b"{}")[:-1], zlib.compress(b"{}") + b"more"]
+)
+def test_what_nobody_sealed_is_refused_in_so_many_words(data: bytes) -> None:
+    with pytest.raises(LedgerError, match="cannot be read"):
+        decode(data, hashlib.sha256(data).hexdigest())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tests.crash.faults import FAULTS
+from tests.crash.test_faults import DRAWN
 from tests.docs.test_reference import DOCS
 from tests.mutants.manifest import mutants
 
@@ -43,3 +45,20 @@ def test_every_mutant_is_named_where_it_belongs_and_its_tests_beside_it() -> Non
 
 def test_the_number_of_mutants_is_the_one_that_there_is() -> None:
     assert f"| {len(mutants())} of {len(mutants())} | `make mutants` |" in PAGE
+
+
+def test_every_figure_is_a_number_with_the_command_that_shows_it_again() -> None:
+    section = PAGE.split("## The numbers, and how to see them again")[1].split("\n#")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 6
+    for what, *rest in rows:
+        assert len(rest) == 2, what
+        assert re.match(r"\D{0,40}\d", rest[0]), f"{what}: no number in {rest[0]!r}"
+        assert re.search(r"`[^`]+`", rest[1]), f"{what}: no command in {rest[1]!r}"
+
+
+def test_the_kinds_of_faults_are_as_many_as_there_are() -> None:
+    (row,) = [row for row in ROWS if row[0].startswith("faults at random")]
+    assert f"each of the {len(FAULTS)} kinds" in row[1]
+    assert f"draws {DRAWN} kinds" in row[2]
+    assert f"each of the {len(FAULTS)} strike" in row[2]

@@ -36,10 +36,12 @@ _WRITES: Final = ("PutObject", "CompleteMultipartUpload", "Unknown")
 
 
 class Kept(NamedTuple):
-    """An object that is there: its ETag, in quotes, and when it was last written, aware."""
+    """An object that is there: its ETag, in quotes, when it was last written, aware, its bytes and its class."""
 
     etag: str
     modified: datetime
+    size: int = 0
+    storage_class: str = "STANDARD"
 
 
 class StrictS3(Scripted):
@@ -171,7 +173,16 @@ class StrictS3(Scripted):
         if versioned:
             backend.put_bucket_versioning(bucket, "Enabled")
 
-    def put(self, bucket: str, key: str, body: bytes = b"", *, modified: datetime | None = None) -> str:
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes = b"",
+        *,
+        modified: datetime | None = None,
+        size: int | None = None,
+        storage_class: str = "STANDARD",
+    ) -> str:
         """Store an object without a request, making the bucket if need be; return its ETag, without quotes.
 
         Args:
@@ -179,9 +190,13 @@ class StrictS3(Scripted):
             key: The key.
             body: Its content.
             modified: When it was last written, aware; None for now. S3 lets nobody choose this.
+            size: The bytes it is listed with; those of its content, unless given.
+            storage_class: In S3's words.
         """
         self.create_bucket(bucket)
-        stored = self._backend().put_object(bucket, key, body)
+        stored = self._backend().put_object(bucket, key, body, storage=storage_class)
+        if size is not None:
+            stored.contentsize = size
         self._dated(stored, modified)
         return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
@@ -191,12 +206,13 @@ class StrictS3(Scripted):
         return {key for key in list(kept) if hasattr(kept.get(key), "etag")}
 
     def contents(self) -> dict[tuple[str, str], Kept]:
-        """Return every object of every bucket, by bucket and key; delete markers not counted."""
+        """Return every object of every bucket, by bucket and key: current versions, delete markers not counted."""
         found: dict[tuple[str, str], Kept] = {}
         for name, bucket in self._backend().buckets.items():
             for key in self.keys(name):
                 kept = bucket.keys[key]
-                found[name, key] = Kept(str(kept.etag), kept.last_modified.replace(tzinfo=UTC))
+                dated = kept.last_modified.replace(tzinfo=UTC)
+                found[name, key] = Kept(str(kept.etag), dated, kept.size, kept.storage_class)
         return found
 
     def versions(self, bucket: str, key: str) -> int:

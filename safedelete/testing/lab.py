@@ -347,7 +347,9 @@ class Lab(Mortal):
 
     def revive(self) -> None:
         """Begin a new process, after the lease of the one that died has run out."""
-        self._end()
+        if self._process is not None:
+            # Its connections end, as a server ends them; what SQLAlchemy has compiled is no part of any process here.
+            self._process.dispose()
         self.kill_at(None)
         self.tell(update(lease.table).values(expires_ms=0))
 

@@ -307,8 +307,6 @@ class _Maker:
         choices: list[dict[str, Any]] = [
             {own.name: row[its.name] for own, its in pairs} for row in (*parents[turn:], *parents[:turn])
         ]
-        if key in self._crowded:
-            return choices[0]
         chosen: dict[str, Any] = self._draw(st.sampled_from([*choices, nothing] if may_be_none else choices))
         return chosen
 

@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.httpsession import URLLib3Session
+from moto.core.models import botocore_stubber
 from sqlalchemy import (
     Column,
     Engine,
@@ -231,12 +232,15 @@ def test_a_client_of_the_first_lab_is_answered_by_the_second(purge_lab: Callable
     assert "b.jpg" not in first.store.keys(B)
 
 
+@pytest.mark.parametrize("known_to_moto", [True, False])
 def test_a_client_made_before_the_lab_reaches_nothing_until_it_is_adopted(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, known_to_moto: bool
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
     early = boto3.session.Session().client("s3", region_name="us-east-1")
+    if not known_to_moto:
+        early.meta.events.unregister("before-send", botocore_stubber)
     with Lab(uploads) as lab:
         lab.put(B, "a.jpg")
         with pytest.raises(ConfigError, match=r"DELETE to .*amazonaws.com was not sent"):

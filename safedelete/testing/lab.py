@@ -99,7 +99,8 @@ class Lab(Mortal):
         clock: The date, for the test to move.
 
     Raises:
-        ConfigError: The database given has such a table already.
+        ConfigError: The database given has one of these tables already, or one of safedelete's own; or a table is in a
+            schema, and no database was given.
 
     Example:
         >>> from examples.retention import Upload, uploads
@@ -178,13 +179,7 @@ class Lab(Mortal):
         return engine
 
     def _make(self) -> None:
-        there = set(inspect(self._hand).get_table_names())
-        mine = {table.name for metadata in self.metadata for table in metadata.tables.values()}
-        if there & mine:
-            raise ConfigError(
-                f"The database given to the lab has a table {min(there & mine)!r} already. Nothing was deleted.",
-                hint="A lab fills and empties its tables: give it a database of its own.",
-            )
+        self._want_nothing()
         for metadata in self.metadata:
             metadata.create_all(self._hand)
         for bucket in buckets_of(self.declared):
@@ -196,6 +191,24 @@ class Lab(Mortal):
         finally:
             database.dispose()
         initialise(self._hand, found, adopt=False)
+
+    def _want_nothing(self) -> None:
+        """Raise unless no table that the lab would empty, and drop in the end, is there: its schema's, if it has one."""
+        mine = [t for metadata in self.metadata for t in metadata.tables.values()]
+        placed = next((t.fullname for t in mine if t.schema and not self._url), None)
+        if placed is not None:
+            raise ConfigError(
+                f"The lab's own database is SQLite, which has no schemas, and {placed} is in one. Nothing was deleted.",
+                hint="Give it an empty database of the kind you use, with that schema: url=.",
+            )
+        there = inspect(self._hand)
+        every = (*mine, *lease.metadata.tables.values(), *ledger_tables.metadata.tables.values())
+        found = next((t.fullname for t in every if there.has_table(t.name, schema=t.schema)), None)
+        if found is not None:
+            raise ConfigError(
+                f"The database given to the lab has a table {found!r} already. Nothing was deleted.",
+                hint="A lab fills and empties its tables: give it a database of its own.",
+            )
 
     # --- what is in it ---
 
@@ -334,7 +347,9 @@ class Lab(Mortal):
 
     def revive(self) -> None:
         """Begin a new process, after the lease of the one that died has run out."""
-        self._end()
+        if self._process is not None:
+            # Its connections end, as a server ends them; what SQLAlchemy has compiled is no part of any process here.
+            self._process.dispose()
         self.kill_at(None)
         self.tell(update(lease.table).values(expires_ms=0))
 

@@ -31,6 +31,11 @@ class Mortal:
         self._kill_next = False
         self._dead = False
 
+    @property
+    def dead(self) -> bool:
+        """Whether it has died, and was not revived."""
+        return self._dead
+
     def kill_at(self, boundary: int | None) -> None:
         """Let the process die right before a boundary: a statement that writes, a commit, or a delete of objects.
 

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from sqlalchemy import Column
 
-from safedelete.declare import Rows, S3Orphans
+from safedelete.declare import Rows, S3Orphans, S3Prefix
+from safedelete.declare.time import Cutoff
 from safedelete.testing.scene import Place, RowName, Scene, Snapshot, Subject, said
+from safedelete.testing.strict_s3 import Kept
 from safedelete.testing.values import cutoff_now, has_index, shown, times_of
 
 PROMISES: Final[Mapping[str, str]] = {
@@ -24,7 +26,6 @@ PROMISES: Final[Mapping[str, str]] = {
     "runs": "The purge runs: nothing refuses it that no person may accept.",
     "converges": "The run after a crash, or after a denial was lifted, finishes what is due.",
     "idempotent": "A second run at the same instant changes nothing.",
-    "guard": "A plan that takes everything, because its cutoff is wrecked, is refused.",
     "index": "A time column that a purge goes by has an index.",
 }
 """The promises that a kit can hold a purge to, by the names that ``accept=`` takes."""
@@ -60,7 +61,6 @@ class Night:
         altered: The rows changed after the plan.
         denied: The objects that the store refused to delete.
         also_deletes: Names of further tables that may lose rows.
-        settled: Whether the run ended by itself.
     """
 
     subject: Subject
@@ -71,7 +71,6 @@ class Night:
     altered: frozenset[RowName] = frozenset()
     denied: frozenset[Place] = frozenset()
     also_deletes: Collection[str] = ()
-    settled: bool = True
     gone: frozenset[RowName] = field(init=False)
     lost: frozenset[Place] = field(init=False)
 
@@ -101,7 +100,7 @@ class Night:
                     "cascade", f"{said(row)} went along, and {row[0]} is no target of the purge", one
                 )
         else:
-            why = young(target, self.before.rows[row], self._declared(row), self.scene.now)
+            why = young(target, self._declared(row), self.scene.now)
             if why:
                 yield Broken("cutoff", f"{said(row)} went: {why}", one)
             elif row in self.altered:
@@ -141,7 +140,7 @@ class Night:
                 yield Broken(promise, what, frozenset({row, *with_it}), one)
         if owners & (self.due | self.gone):
             return
-        why = [_listing(target, place, self.before, self.scene.now) for target in self.subject.listed]
+        why = [listing(target, place, self.before, self.scene.now) for target in self.subject.listed]
         if not any(reason == "" for reason in why):
             young_ones = [reason for reason in why if reason]
             promise = "cutoff" if young_ones else "planned"
@@ -156,32 +155,36 @@ class Night:
         return next((r.values for r in self.scene.rows if r.name == row), {})
 
 
-def young(target: Rows, _stored: Mapping[str, Any], values: Mapping[str, Any], now: datetime) -> str:
+def young(target: Rows, values: Mapping[str, Any], now: datetime) -> str:
     """Return why a row is too young to go; empty where it is old enough, as far as its time columns tell.
 
-    Where nothing in the declaration says how old a row must be, one is too young that has no time in the past.
+    Every age that the declaration names has to be reached: of ages joined by OR nobody but a person can tell which one
+    counts for a row. Where it names none, every time column has to lie in the past. An age of an expression is reached where
+    any time column lies in the past: what the expression makes of them is the database's to say.
     """
-    tests = {t.cutoff.column: t.cutoff for t in target.age_tests}
-    columns = [c for c in target.table.columns if c.key in tests or c.name in tests]
-    if not columns:
-        columns = times_of(target.table)
-        if not columns:
-            return f"no column of {target.name} says how old it is"
-    said_of: list[str] = []
-    for column in columns:
-        cutoff = tests.get(column.key) or tests.get(column.name) or cutoff_now(column)
-        value: Any = values.get(column.name)
-        limit: Any = cutoff.value(now)
-        if value is not None and value < limit:
-            return ""
-        said_of.append(
-            f"its {column.name} is NULL"
-            if value is None
-            else f"its {column.name} is {shown(value)}, and the cutoff {shown(limit)} is exclusive"
-            if value == limit
-            else f"its {column.name} {shown(value)} is not before {shown(limit)}"
-        )
-    return "; ".join(said_of)
+    columns = {name: c for c in target.table.columns for name in (c.key, c.name)}
+    tests = [(columns.get(test.cutoff.column), test.cutoff) for test in target.age_tests]
+    times = times_of(target.table)
+    if not tests and not times:
+        return f"no column of {target.name} says how old it is"
+    named = [(column, cutoff) for column, cutoff in tests if column is not None]
+    if not tests:
+        named = [(column, cutoff_now(column)) for column in times]
+    told = [_not_past(column, cutoff, values, now) for column, cutoff in named]
+    if len(named) < len(tests):
+        free = [_not_past(column, cutoff_now(column), values, now) for column in times]
+        told += free if all(free) else []
+    return "; ".join(dict.fromkeys(why for why in told if why))
+
+
+def _not_past(column: Column[Any], cutoff: Cutoff, values: Mapping[str, Any], now: datetime) -> str:
+    value: Any = values.get(column.name)
+    limit: Any = cutoff.value(now)
+    if value is None:
+        return f"its {column.name} is NULL"
+    if value == limit:
+        return f"its {column.name} is {shown(value)}, and the cutoff {shown(limit)} is exclusive"
+    return "" if value < limit else f"its {column.name} {shown(value)} is not before {shown(limit)}"
 
 
 def unindexed(subject: Subject) -> Iterator[Broken]:
@@ -200,15 +203,37 @@ def unindexed(subject: Subject) -> Iterator[Broken]:
                 )
 
 
-def _listing(target: Any, place: Place, before: Snapshot, now: datetime) -> str | None:
-    """Return why a listed object is not due: empty where it is, None where it is not the target's at all."""
+def owed(subject: Subject, there: Snapshot, now: datetime) -> frozenset[Place]:
+    """Return the listed objects that are due."""
+    return frozenset(
+        place
+        for place in there.objects
+        if any(listing(target, place, there, now) == "" for target in subject.listed)
+    )
+
+
+def listing(target: S3Prefix | S3Orphans, place: Place, before: Snapshot, now: datetime) -> str | None:
+    """Return why a listed object is not due: empty where it is, None where it does not meet the target's conditions."""
     bucket, key = place
     if bucket != target.bucket or not key.startswith(target.prefix):
         return None
-    if isinstance(target, S3Orphans) and any(before.namers(place)):
-        return "a row names it"
+    if isinstance(target, S3Orphans):
+        if any(before.namers(place)):
+            return "a row names it"
+    elif not _meets(target, key, before.objects[place]):
+        return None
     written, limit = before.objects[place].modified, now - target.older_than
     return "" if written < limit else f"it was written {shown(written)}, not before the cutoff {shown(limit)}"
+
+
+def _meets(target: S3Prefix, key: str, kept: Kept) -> bool:
+    pattern = target.pattern_regex
+    return (
+        (pattern is None or pattern.fullmatch(key[len(target.prefix) :]) is not None)
+        and (target.min_size is None or kept.size >= target.min_size)
+        and (target.max_size is None or kept.size <= target.max_size)
+        and (not target.storage_classes or kept.storage_class in target.storage_classes)
+    )
 
 
 def _at(place: Place) -> str:

@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import MetaData
 
-from safedelete.core.decision import Refused
-from safedelete.declare import Purge
-from safedelete.errors import ConfigError, ExitCode, RefusedError, SafeDeleteError
+from safedelete.core.outcome import Outcome
+from safedelete.declare import Purge, Rows
+from safedelete.errors import ConfigError, ExitCode, SafeDeleteError, StoreError
+from safedelete.runner.items import items_of
 from safedelete.runner.report import Report
 from safedelete.testing.lab import Lab
 from safedelete.testing.memory.watch import Killed
-from safedelete.testing.promises import PROMISES, Broken, Night, unindexed
-from safedelete.testing.scene import RowName, Scene, Snapshot, Subject, change, due, fill, look
-from safedelete.testing.strategies import Columns, scenes
+from safedelete.testing.promises import PROMISES, Broken, Night, listing, unindexed
+from safedelete.testing.promises import owed as owed_objects
+from safedelete.testing.scene import (
+    RowName,
+    Scene,
+    Snapshot,
+    Subject,
+    change,
+    due,
+    fill,
+    look,
+    said,
+    subject_of,
+)
+from safedelete.testing.smallest import Shown, smallest
+from safedelete.testing.strategies import Columns, instants_of, scenes
 
 Through: TypeAlias = Callable[[Lab], object]
 """Runs a purge once, in a lab, in a way of its own."""
@@ -30,11 +43,6 @@ Found: TypeAlias = tuple[str, Broken | None]
 
 Act: TypeAlias = Callable[[Scene], Iterator[Found]]
 
-TRIES: Final = 50
-"""Examples that finding the smallest data may take."""
-
-_AHEAD: Final = timedelta(days=20 * 365)
-
 
 class PurgeUnsafeError(AssertionError):
     """A purge broke a promise.
@@ -42,8 +50,7 @@ class PurgeUnsafeError(AssertionError):
     Attributes:
         promise: Its name in :data:`safedelete.testing.PROMISES`.
         what: What happened, in one sentence.
-        scene: The smallest data found that shows it: without any one row, object, denial or change of it, it does not.
-            None where no data is needed.
+        scene: The smallest data found that shows it; None where no data is needed.
     """
 
     def __init__(self, purge: str, broken: Broken, scene: Scene | None, moment: str) -> None:
@@ -73,9 +80,10 @@ def assert_purge_is_safe(
     """Run a purge on made-up data around its cutoff, and see that it keeps every promise.
 
     Each example is a night on which the store refuses some objects and rows change after the plan, the night after it,
-    and a third that finds nothing to do; and the same data with a run that is killed, by turns right after its first objects
-    went and at any of its writes, and the run after that. Works in a scratch database and in buckets in memory
-    alone.
+    and a third that finds nothing to do; and the same data with a run that is killed, right after its first objects went and
+    again at one of its writes, and the run after each. The first example is at an ordinary instant, the second while a
+    time column's zone changes its clocks, if it does, the next on a leap day. Works in a scratch database and in buckets in
+    memory alone.
 
     Args:
         purge: The purge, as the job file declares it.
@@ -86,40 +94,53 @@ def assert_purge_is_safe(
         accept: Promises that this purge need not keep, by name. Each is one of :data:`safedelete.testing.PROMISES`.
         metadata: Whose tables there are; those of the purges' tables, unless given.
         url: Of an empty database, for types that SQLite has not.
-        examples: How many examples, at least 1; each takes about five runs.
+        examples: How many examples, at least 1; each takes about seven runs.
         through: Runs the purge in place of safedelete's own runner, on ``lab.engine`` and ``lab.client``: a job of your own that
             shall be as safe as the purge which describes it.
 
     Raises:
         PurgeUnsafeError: A promise is broken; says which, and shows the smallest data that was found to show it.
-        ConfigError: No data could be made up, or ``accept`` names no promise.
+        ConfigError: No data could be made up, a target had nothing due in any example, ``through`` could not be killed, or
+            ``accept`` names no promise.
     """
     unknown = sorted(set(accept) - set(PROMISES))
     if unknown:
         raise ConfigError(f"accept={unknown[0]!r} is no promise.", hint=f"There are {', '.join(PROMISES)}.")
-    with Lab(purge, *beside, metadata=metadata, url=url) as lab:
-        subject = Subject(purge, tuple(beside), names or {}, lab.metadata)
+    subject = subject_of(purge, beside, names, metadata)
+    with Lab(purge, *beside, metadata=subject.metadata, url=url) as lab:
         trial = _Trial(lab, subject, frozenset(also_deletes), frozenset(accept), through)
         for broken in unindexed(subject):
             trial.hold(broken, None, "As it is declared")
-        made = scenes(subject, columns or {})
-        quiet = settings(
-            max_examples=examples,
-            phases=[Phase.generate],
-            database=None,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-
-        @quiet
-        @given(made, st.floats(0, 1))
-        def each(scene: Scene, moment: float) -> None:
+        for scene, moment in made_up(subject, columns or {}, examples):
             trial.examine(scene, trial.nights)
-            trial.examine(scene, trial.crash(moment))
+            for death in trial.crashes(moment):
+                trial.examine(scene, death)
+        trial.want_due()
 
-        each()
-        trial.guard_holds()
+
+def made_up(subject: Subject, columns: Columns, examples: int) -> list[tuple[Scene, float]]:
+    """Return scenes, each at the next instant of those there are to try, and a number from 0 to 1 with each.
+
+    They are made before any is tried: what a purge does with one has no part in what the next is.
+    """
+    found: list[tuple[Scene, float]] = []
+    turns = instants_of(subject)
+    quiet = settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+    @quiet
+    @given(st.data(), st.floats(0, 1))
+    def each(data: st.DataObject, moment: float) -> None:
+        found.append((data.draw(scenes(subject, columns, turns[len(found) % len(turns)])), moment))
+
+    each()
+    return found
 
 
 @dataclass
@@ -131,9 +152,9 @@ class _Trial:
     also_deletes: frozenset[str]
     accept: frozenset[str]
     through: Through | None
-    last: Scene | None = field(default=None, init=False)
     writes: int = field(default=1, init=False)
-    crashes: int = field(default=0, init=False)
+    error: str = field(default="", init=False)
+    was_due: set[str] = field(default_factory=set, init=False)
 
     # --- what happens to a scene; each yields what is broken, as soon as it is ---
 
@@ -156,7 +177,8 @@ class _Trial:
             )
 
         self.lab.kill_at(None)
-        yield from self._night("The first night", between if scene.changes or scene.overwritten else None)
+        late = between if scene.changes or scene.overwritten else None
+        yield from self._night("The first night", late, denying=bool(denied))
         yield "The first night", None
         self.writes = self.lab.boundaries
         after = look(self.lab, self.subject)
@@ -170,37 +192,46 @@ class _Trial:
             replace(scene, denied=frozenset(), overwritten=frozenset(), changes={}), scene.changes
         )
 
-    def crash(self, moment: float) -> Act:
-        """Return what kills a run: between its first objects and their rows, and every second time at one of its writes."""
-        self.crashes += 1
-        owns = any(target.owns for target in self.subject.rows) or bool(self.subject.listed)
-        if owns and self.crashes % 2:
-            return lambda scene: self._dies(
-                scene, self.lab.kill_after_objects, "Killed after its first objects had gone"
-            )
-        # The plainest example dies well within the run, not before it has begun.
-        number = 1 + int((0.7 + moment) % 1 * self.writes)
-        said = f"Killed at write {number} of {self.writes}"
-        return lambda scene: self._dies(scene, lambda: self.lab.kill_at(number), said)
+    def crashes(self, moment: float) -> Iterator[Act]:
+        """Yield what kills a run: between its first objects and their rows, and at one of its writes.
 
-    def _dies(self, scene: Scene, arm: Callable[[], None], moment: str) -> Iterator[Found]:
+        Args:
+            moment: Which write, from 0 for the first to 1; turned so that 0 is well within the run, not before it began.
+        """
+        if any(target.owns for target in self.subject.rows) or self.subject.listed:
+            yield lambda scene: self._dies(scene, None)
+        share = (0.7 + moment) % 1
+        yield lambda scene: self._dies(scene, share)
+
+    def _dies(self, scene: Scene, share: float | None) -> Iterator[Found]:
+        moment = "Killed after its first objects had gone" if share is None else "Killed at one of its writes"
         scene = replace(scene, denied=frozenset(), changes={}, overwritten=frozenset())
-        before, owed = self._begin(scene)
-        arm()
-        with suppress(Killed):
-            yield from self._night(moment, None)
-        self.lab.revive()
-        dead = Night(
-            self.subject,
-            scene,
-            before,
-            look(self.lab, self.subject),
-            owed,
-            also_deletes=self.also_deletes,
-            settled=False,
-        )
+        while True:
+            before, owed = self._begin(scene)
+            number = None if share is None else 1 + int(share * self.writes)
+            if number is None:
+                self.lab.kill_after_objects()
+            else:
+                self.lab.kill_at(number)
+            with suppress(Killed):
+                yield from self._night(moment, None)
+            after, died, writes = look(self.lab, self.subject), self.lab.dead, self.lab.boundaries
+            self.lab.revive()
+            if died or number is None or not 0 < writes < number:
+                break
+            # It wrote less than in the first night, and was through before it could be killed.
+            self.writes = writes
+        dead = Night(self.subject, scene, before, after, owed, also_deletes=self.also_deletes)
         # A row whose transaction was taken back has lost its objects, and the next run must find that out.
         yield from _all(moment, dead)
+        if not died:
+            if dead.lost or (number is not None and before != after):
+                raise ConfigError(
+                    f"{self.subject.purge.name} could not be killed: it changed something past {writes} writes that the lab "
+                    "has seen, so no crash was tried.",
+                    hint="Let what through= runs use lab.engine and lab.client, or clients made by it.",
+                )
+            return
         yield from self._rest(scene, {}, once=True)
 
     def _rest(
@@ -208,8 +239,12 @@ class _Trial:
     ) -> Iterator[Found]:
         """Run until nothing is due, and once more unless it is not asked for."""
         before, owed = look(self.lab, self.subject), self._due()
+        listed = owed_objects(self.subject, before, scene.now)
         reports = yield from self._night("The night after", None)
         after, left = look(self.lab, self.subject), self._due()
+        held = self._blocked(reports)
+        left -= held
+        listed &= owed_objects(self.subject, after, scene.now)
         current = replace(
             scene,
             rows=tuple(replace(r, values={**r.values, **changes.get(r.name, {})}) for r in scene.rows),
@@ -217,11 +252,16 @@ class _Trial:
         night = Night(self.subject, current, before, after, owed, also_deletes=self.also_deletes)
         yield from (("The night after", broken) for broken in night.broken())
         whole = self.subject.purge.per_run is None
-        if whole and left and not any(report.total.blocked or report.total.locked for report in reports):
-            names = ", ".join(f"{table} {key}" for table, key in sorted(left, key=repr))
-            yield "The night after", Broken("converges", f"{names} is due and still there", left)
+        if whole and (left or listed):
+            names = [said(name) for name in sorted(left, key=repr)]
+            names += [f"s3://{bucket}/{key!r}" for bucket, key in sorted(listed)]
+            what = f"{', '.join(names)} is due and still there"
+            yield "The night after", Broken("converges", what, left, listed)
+        if self.error:
+            yield "The night after", Broken("converges", f"it ended with {self.error}", left)
         for report in reports:
-            if report.exit_code is not ExitCode.DONE:
+            # Where all that is left is held by other rows, a run can but say that it got nowhere.
+            if report.exit_code not in ((ExitCode.DONE, ExitCode.INCOMPLETE) if held else (ExitCode.DONE,)):
                 yield (
                     "The night after",
                     Broken(
@@ -241,36 +281,60 @@ class _Trial:
 
     def _begin(self, scene: Scene) -> tuple[Snapshot, frozenset[RowName]]:
         fill(self.lab, self.subject, scene)
-        return look(self.lab, self.subject), self._due()
+        before, owed = look(self.lab, self.subject), self._due()
+        self.was_due |= {table for table, _ in owed}
+        for target in self.subject.listed:
+            if any(listing(target, place, before, scene.now) == "" for place in before.objects):
+                self.was_due.add(target.name)
+        return before, owed
 
     def _due(self) -> frozenset[RowName]:
         return frozenset().union(*(due(self.lab, rows) for rows in self.subject.rows))
 
-    def _night(self, moment: str, between: Callable[[], None] | None) -> Generator[Found, None, list[Report]]:
+    def _night(
+        self, moment: str, between: Callable[[], None] | None, *, denying: bool = False
+    ) -> Generator[Found, None, list[Report]]:
         """Run once; yields a promise that the purge cannot be run, and returns the report if there is one."""
         reports: list[Report] = []
+        self.error = ""
         try:
             if self.through is not None:
                 self.through(self.lab)
             else:
                 reports.append(self.lab.run(self.subject.purge, between=between))
-        except SafeDeleteError as error:
+        except Exception as error:
+            # Of a job of somebody else's, what it left behind is looked at first, whatever it says.
+            self.error = f"{type(error).__name__}: {error}".rstrip(".")
             if self.through is None:
-                yield moment, Broken("runs", str(error).rstrip("."))
-        except Exception:  # a job of somebody else's: what it left behind is looked at, whatever it says
-            if self.through is None:
-                raise
+                if not isinstance(error, SafeDeleteError):
+                    raise
+                # A store that refuses what it is asked for may end a run: that is no fault of the purge.
+                if not (denying and isinstance(error, StoreError)):
+                    yield moment, Broken("runs", str(error).rstrip("."))
         return reports
+
+    def _blocked(self, reports: Sequence[Report]) -> frozenset[RowName]:
+        """Return the rows that a run kept because something holds them: no run can finish those."""
+        runs = [report for report in reports if report.run is not None and report.total.blocked]
+        if not runs:
+            return frozenset()
+        with self.lab.context(self.subject.purge) as ctx:
+            return frozenset(
+                (item.target, tuple(item.key))
+                for report in runs
+                for stored in ctx.ledger.batches(str(report.run))
+                for item in items_of(report.plan, stored)
+                if item.outcome == Outcome.BLOCKED.value
+            )
 
     # --- what becomes of what is broken ---
 
     def examine(self, scene: Scene, act: Act) -> None:
         """Act on a scene; raise for a promise that is broken, with the smallest scene that breaks it as well."""
-        self.last = scene
         found = self._first(scene, act)
         if found is None:
             return
-        scene, moment, broken = self._smallest(scene, act, *found)
+        scene, moment, broken = smallest(scene, *found, lambda smaller, like: self._first(smaller, act, like))
         raise PurgeUnsafeError(self.subject.purge.name, broken, scene, moment)
 
     def hold(self, broken: Broken, scene: Scene | None, moment: str) -> None:
@@ -278,9 +342,7 @@ class _Trial:
         if broken.promise not in self.accept:
             raise PurgeUnsafeError(self.subject.purge.name, broken, scene, moment)
 
-    def _first(
-        self, scene: Scene, act: Act, like: tuple[str, Broken] | None = None
-    ) -> tuple[str, Broken] | None:
+    def _first(self, scene: Scene, act: Act, like: Shown | None = None) -> Shown | None:
         """Return the first promise broken, or the first that is like another: of one name, at one moment."""
         for moment, broken in act(scene):
             if broken is None:
@@ -290,76 +352,21 @@ class _Trial:
                 return moment, broken
         return None
 
-    def _smallest(self, scene: Scene, act: Act, moment: str, broken: Broken) -> tuple[Scene, str, Broken]:
-        """Return a scene that breaks the same promise, and no longer does without any one thing of it."""
-        tries = TRIES
-
-        def breaks(smaller: Scene) -> bool:
-            nonlocal scene, moment, broken, tries
-            tries -= 1
-            try:
-                found = self._first(smaller, act, (moment, broken))
-            except ConfigError:
-                # Without that row another's foreign key points nowhere.
-                return False
-            if found is not None:
-                scene, (moment, broken) = smaller, found
-            return found is not None
-
-        witness = _only(scene, broken)
-        if not breaks(replace(witness, denied=frozenset(), changes={})):
-            breaks(witness)
-        before: Scene | None = None
-        while scene is not before and tries > 0:
-            before = scene
-            for thing in scene.things():
-                if tries > 0:
-                    breaks(scene.without(thing))
-        return scene, moment, broken
-
-    def guard_holds(self) -> None:
-        """Plan on the last scene twenty years later, as with a wrecked cutoff: everything is due, and must be refused."""
-        if self.last is None or self.through is not None or "guard" in self.accept:
-            return
-        scene = replace(self.last, denied=frozenset(), changes={}, overwritten=frozenset())
-        fill(self.lab, self.subject, scene)
-        self.lab.clock.instant += _AHEAD
-        try:
-            report = self.lab.plan(self.subject.purge)
-        except RefusedError:
-            return
-        if report.plan is not None and not isinstance(report.decision, Refused):
-            taken = sum(t.items for t in report.plan.targets if isinstance(t.items, int))
-            if taken:
-                what = f"a plan for all {taken} items, made {_AHEAD.days // 365} years too late, was approved"
-                self.hold(Broken("guard", what), scene, "With a clock gone wrong")
+    def want_due(self) -> None:
+        """Raise unless each target had something due: a purge that is given nothing to delete keeps any promise."""
+        for target in self.subject.purge.targets:
+            if target.name not in self.was_due:
+                thing = "row matches" if isinstance(target, Rows) else "object is due for"
+                raise ConfigError(
+                    f"{self.subject.purge.name}: no made-up {thing} {target.name}, so nothing was shown.",
+                    hint="Say what its conditions ask for: columns={Model.state: st.sampled_from(['done', 'new'])} for a "
+                    "column, names={bucket: [Model.key]} for further rows that name objects; or look at more examples=.",
+                )
 
 
 def _all(moment: str, night: Night) -> Iterator[Found]:
     yield from ((moment, broken) for broken in night.broken())
     yield moment, None
-
-
-def _only(scene: Scene, broken: Broken) -> Scene:
-    """Return a scene of what shows a broken promise alone: its rows, and all they refer to."""
-    wanted = set(broken.rows)
-    rows = {row.name: row for row in scene.rows}
-    for row in reversed(scene.rows):
-        if row.name not in wanted:
-            continue
-        for key in row.table.foreign_key_constraints:
-            pairs = [(e.parent.name, e.column.name) for e in key.elements]
-            wanted |= {
-                other.name
-                for other in rows.values()
-                if other.table is key.referred_table
-                and all(other.values[its] == row.values[own] for own, its in pairs)
-            }
-    return replace(
-        scene.with_rows(row for row in scene.rows if row.name in wanted),
-        objects=tuple(o for o in scene.objects if (o.bucket, o.key) in broken.objects),
-        overwritten=scene.overwritten & broken.objects,
-    )
 
 
 def _indented(text: str) -> str:

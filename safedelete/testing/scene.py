@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from safedelete.declare import Purge, Rows, S3Orphans, S3Prefix
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError
-from safedelete.testing.lab import Lab
+from safedelete.testing.lab import Lab, metadata_of
 from safedelete.testing.strict_s3 import Kept
 
 ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -56,13 +56,15 @@ class Stored:
         bucket: Bucket.
         key: Key.
         modified: When it was last written, aware, whole seconds.
-        size: Bytes.
+        size: Bytes that it is listed with.
+        storage_class: In S3's words.
     """
 
     bucket: str
     key: str
     modified: datetime
     size: int = 1
+    storage_class: str = "STANDARD"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +180,7 @@ class Subject:
                     if keys.prefix is not None:
                         found.append(Naming(target.table, keys.bucket, keys.prefix, whole_prefix=True))
         for bucket, columns in self.names.items():
-            elements = [c.__clause_element__() if hasattr(c, "__clause_element__") else c for c in columns]
-            found += [Naming(_table_of(c), bucket, c) for c in elements]
+            found += [Naming(_table_of(c), bucket, c) for c in map(element, columns)]
         return tuple({(n.table.fullname, n.bucket, str(n.column)): n for n in found}.values())
 
     @cached_property
@@ -201,17 +202,23 @@ class Snapshot:
 
     Attributes:
         rows: Every row by name.
-        objects: Every object, with its ETag and its date.
-        named: The objects each row names, whether they are there or not.
+        objects: Every object, with its ETag, date, size and class; of a versioned bucket the current versions alone.
+        named: The objects each row names, whether they are there or not; of those below a prefix the ones that are.
+        below: The prefixes that each row owns, with their slash.
     """
 
     rows: Mapping[RowName, Mapping[str, Any]]
     objects: Mapping[Place, Kept]
     named: Mapping[RowName, frozenset[Place]]
+    below: Mapping[RowName, frozenset[Place]] = field(default_factory=dict)
 
     def namers(self, place: Place) -> Iterator[RowName]:
-        """Yield the rows that name an object."""
-        return (row for row, places in self.named.items() if place in places)
+        """Yield the rows that name an object, or a prefix that it lies below, whether it is there or not."""
+        yield from (row for row, places in self.named.items() if place in places)
+        for row, prefixes in self.below.items():
+            within = any(place[0] == bucket and place[1].startswith(prefix) for bucket, prefix in prefixes)
+            if within and place not in self.named.get(row, ()):
+                yield row
 
 
 def fill(lab: Lab, subject: Subject, scene: Scene) -> None:
@@ -236,7 +243,14 @@ def fill(lab: Lab, subject: Subject, scene: Scene) -> None:
             named = f"{key.rstrip('/')}/in it" if naming.whole_prefix else key
             lab.store.put(bucket, named, b"x", modified=ANCIENT)
     for stored in scene.objects:
-        lab.store.put(stored.bucket, stored.key, b"x" * stored.size, modified=stored.modified)
+        lab.store.put(
+            stored.bucket,
+            stored.key,
+            b"x",
+            modified=stored.modified,
+            size=stored.size,
+            storage_class=stored.storage_class,
+        )
 
 
 def look(lab: Lab, subject: Subject) -> Snapshot:
@@ -247,12 +261,18 @@ def look(lab: Lab, subject: Subject) -> Snapshot:
             rows[table.fullname, tuple(values[c.name] for c in table.primary_key.columns)] = values
     objects = lab.store.contents()
     named: dict[RowName, set[Place]] = {}
+    prefixes: dict[RowName, set[Place]] = {}
     for naming in subject.namings:
         for row, (bucket, key) in _named(lab, naming).items():
+            if not naming.whole_prefix:
+                named.setdefault(row, set()).add((bucket, key))
+                continue
             below = f"{key.rstrip('/')}/"
-            found = {p for p in objects if p[0] == bucket and p[1].startswith(below)}
-            named.setdefault(row, set()).update(found if naming.whole_prefix else {(bucket, key)})
-    return Snapshot(rows, objects, {row: frozenset(places) for row, places in named.items()})
+            prefixes.setdefault(row, set()).add((bucket, below))
+            named.setdefault(row, set()).update(
+                p for p in objects if p[0] == bucket and p[1].startswith(below)
+            )
+    return Snapshot(rows, objects, *({r: frozenset(p) for r, p in d.items()} for d in (named, prefixes)))
 
 
 def due(lab: Lab, rows: Rows) -> frozenset[RowName]:
@@ -291,6 +311,25 @@ def _named(lab: Lab, naming: Naming) -> dict[RowName, Place]:
         for found in lab.ask(statement, {})
         if found[-1]
     }
+
+
+def element(column: Any) -> Any:
+    """Return a column as Core has it, also where it is a model's attribute."""
+    return column.__clause_element__() if hasattr(column, "__clause_element__") else column
+
+
+def subject_of(
+    purge: Purge,
+    beside: Sequence[Purge],
+    names: Mapping[str, Sequence[Any]] | None,
+    metadata: MetaData | Sequence[MetaData] | None,
+) -> Subject:
+    """Return a purge as it is tested: with the tables given, or else those of all purges and all that ``names`` has."""
+    known = names or {}
+    whose = list(metadata_of((purge, *beside), metadata))
+    if metadata is None:
+        whose += [_table_of(element(column)).metadata for columns in known.values() for column in columns]
+    return Subject(purge, tuple(beside), known, tuple(dict.fromkeys(whose)))
 
 
 def _table_of(column: ColumnElement[Any]) -> Table:

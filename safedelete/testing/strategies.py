@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from hypothesis import strategies as st
-from sqlalchemy import Column, ForeignKeyConstraint, MetaData, String, Table, UniqueConstraint
+from sqlalchemy import Column, ForeignKeyConstraint, MetaData, String, Table
 from sqlalchemy.sql import visitors
 
 from safedelete.declare import Purge, S3Orphans, S3Prefix
-from safedelete.testing.scene import Naming, Row, RowName, Scene, Stored, Subject
+from safedelete.errors import ConfigError
+from safedelete.testing.listed import key_below, listed
+from safedelete.testing.scene import Naming, Row, RowName, Scene, Subject, element, subject_of
 from safedelete.testing.servers.faults import LIES, Answer, Fault, Honest, Request
 from safedelete.testing.values import (
     ODD,
@@ -21,8 +24,16 @@ from safedelete.testing.values import (
     cutoff_now,
     instants,
     is_unique,
+    takes_number,
     times_of,
+    together,
 )
+
+_ETAG = hashlib.md5(b"x", usedforsecurity=False).hexdigest()
+"""That of an object which a row names: each holds one byte."""
+
+_CROWD = 24
+"""Rows of a table that a foreign key names no two of: as many as any table has around two ages."""
 
 Columns = Mapping[Any, st.SearchStrategy[Any]]
 
@@ -63,11 +74,11 @@ def rows_around(
 ) -> st.SearchStrategy[Scene]:
     """Make scenes for a purge: its tables' rows around its cutoff, and objects in its buckets.
 
-    Each scene has, for every table that the purge deletes from, rows long due, due by the smallest step, exactly at the cutoff,
-    not due by the smallest step, an hour to either side, far from due, and without a time where the column allows it; now and
-    then at an instant that puts the cutoff into a change of the clocks. Keys are odd, and shared where the schema
-    lets them be. Tables that refer to these, and those that they refer to, are filled so that every foreign key
-    holds. Text that a predicate compares a column with is among the column's values.
+    Each scene has, for every age that the purge tells by a column, rows long due, due by the smallest step, exactly at the
+    cutoff, not due by the smallest step, an hour to either side, far from due, and without a time where the column allows
+    it; now and then at an instant that puts the cutoff into a change of the clocks. Keys are odd, shared where the schema
+    lets them be, and some lie where a target of the purge lists. Tables that refer to these, and those that they refer to,
+    are filled so that every foreign key holds. What a predicate compares a column with is among the column's values.
 
     Args:
         purge: The purge.
@@ -76,22 +87,22 @@ def rows_around(
         columns: What may stand in a column, by the column: where the type alone does not tell.
         metadata: Whose tables there are; those of the purges' tables, unless given.
     """
-    from safedelete.testing.lab import metadata_of
-
-    subject = Subject(purge, tuple(beside), names or {}, metadata_of((purge, *beside), metadata))
-    return scenes(subject, columns or {})
+    return scenes(subject_of(purge, beside, names, metadata), columns or {})
 
 
-def scenes(subject: Subject, columns: Columns) -> st.SearchStrategy[Scene]:
-    """Make scenes for a purge with all that names its objects."""
-    given = {_element(column): strategy for column, strategy in columns.items()}
+def scenes(subject: Subject, columns: Columns, now: datetime | None = None) -> st.SearchStrategy[Scene]:
+    """Make scenes for a purge with all that names its objects, of one instant or of several."""
+    given = {element(column): strategy for column, strategy in columns.items()}
 
     @st.composite
     def scene(draw: st.DrawFn) -> Scene:
-        now = draw(st.sampled_from(instants(t.cutoff for rows in subject.rows for t in rows.age_tests)))
+        at = now or draw(st.sampled_from(instants_of(subject)))
+        return made(draw, at)
+
+    def made(draw: st.DrawFn, now: datetime) -> Scene:
         maker = _Maker(draw, subject, given, now)
         rows = [row for table in subject.tables for row in maker.rows(table)]
-        objects = tuple(o for target in subject.listed for o in _listed(draw, target, now))
+        objects = tuple(o for target in subject.listed for o in listed(draw, target, now))
         denied = _denied(draw, subject, rows)
         # Not the same ones: a row that was changed is kept for that already.
         spared = [row for row in rows if row.name not in denied]
@@ -109,6 +120,11 @@ def scenes(subject: Subject, columns: Columns) -> st.SearchStrategy[Scene]:
     return scene()
 
 
+def instants_of(subject: Subject) -> list[datetime]:
+    """Return the instants at which a purge is to be tried, the plainest first."""
+    return instants(t.cutoff for rows in subject.rows for t in rows.age_tests)
+
+
 class _Maker:
     """Makes the rows of one scene."""
 
@@ -120,36 +136,112 @@ class _Maker:
         self._made: dict[Table, list[dict[str, Any]]] = {}
         self._targets = {rows.table: rows for rows in subject.rows}
         self._keys = {c for naming in subject.namings for c in _columns_of(naming)}
+        self._listed: dict[Column[Any], list[S3Prefix | S3Orphans]] = {}
+        for naming in subject.namings:
+            for column in _columns_of(naming):
+                self._listed.setdefault(column, []).extend(
+                    t for t in subject.listed if t.bucket == naming.bucket
+                )
+        self._described = {
+            column: value
+            for rows in subject.rows
+            for keys in rows.owns
+            for column, value in ((keys.etag, _ETAG), (keys.size, 1))
+            if isinstance(column, Column)
+        }
+        self._numbered = {column for table in subject.tables for column in self._telling_apart(table)}
+        self._crowded = {key for table in self._targets for key in self._wholly_told_apart_by(table)}
 
     def rows(self, table: Table) -> list[Row]:
         """Make a table's rows; those it refers to have been made."""
         made = self._made.setdefault(table, [])
         times = self._times(table)
+        wanted: list[dict[str, Any]]
         if table in self._targets:
-            first = next(iter(times), None)
-            ties = times[first] if first is not None else [None] * 3
+            ages = self._ages(table) or list(times)[:1]
+            wanted = [{column.name: tie} for column in ages for tie in times[column]] or [{}, {}, {}]
             # Twice those that are due: what else a predicate asks is left to chance.
-            wanted = [*ties, *ties[:2]]
+            wanted += wanted[:2]
+        elif any(key.referred_table is table for key in self._crowded):
+            wanted = [{}] * _CROWD
         else:
-            first, wanted = None, [None] * self._draw(st.integers(1, 3))
+            wanted = [{}] * self._draw(st.integers(1, 3))
+        lost: list[dict[str, Any]] = []
         for tie in wanted:
-            values = self._row(table, len(made) + 1, times)
-            if values is None:
-                break
-            if first is not None:
-                values[first.name] = tie
-            if not self._twice(table, values):
-                made.append(values)
+            for _ in range(3):
+                values = self._row(table, len(made) + 1, times)
+                if values is not None and not self._twice(table, values | tie):
+                    made.append(values | tie)
+                    break
+            else:
+                lost.append(tie)
+        if table in self._targets:
+            self._want(table, times, made, lost)
         return [Row(table, values) for values in made]
+
+    def _want(
+        self,
+        table: Table,
+        times: Mapping[Column[Any], list[Any]],
+        made: Sequence[Mapping[str, Any]],
+        lost: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Raise unless there is a row on either side of the cutoff, and one right at it."""
+        missing = [
+            tie
+            for tie in lost
+            for column in times
+            if tie.get(column.name) in times[column][:4]
+            and not any(row[column.name] == tie[column.name] for row in made)
+        ]
+        if missing or not made:
+            said = ", ".join(f"{name}={value!r}" for tie in missing[:1] for name, value in tie.items())
+            raise ConfigError(
+                f"No row of {table.fullname} {f'with {said} ' if said else ''}could be made up: its unique columns leave no "
+                "room beside the other rows, or there is none for a foreign key to name.",
+                hint="Say what may stand in the column that tells its rows apart: columns={Model.column: strategy}.",
+            )
+
+    def _ages(self, table: Table) -> list[Column[Any]]:
+        names = {t.cutoff.column for t in self._targets[table].age_tests}
+        return [c for c in table.columns if c.key in names or c.name in names]
+
+    def _telling_apart(self, table: Table) -> list[Column[Any]]:
+        """Return the columns whose value is their row's number, since only together with others they are unique."""
+        times = [*times_of(table), *(self._ages(table) if table in self._targets else ())]
+        found: list[Column[Any]] = []
+        for columns in together(table):
+            if any(is_unique(c) or c in found for c in columns):
+                continue
+            free = [c for c in columns if not c.foreign_keys and c not in self._given and c not in times]
+            found += [c for c in free if takes_number(c)][-1:]
+        return found
+
+    def _wholly_told_apart_by(self, table: Table) -> list[ForeignKeyConstraint]:
+        """Return the foreign keys without which no two rows of a table differ: their tables need a row for each."""
+        apart = [cs for cs in together(table) if cs and not any(c in self._numbered for c in cs)]
+        return [
+            key
+            for key in table.foreign_key_constraints
+            if any(
+                all(c.foreign_keys for c in cs) and any(c in list(key.columns) for c in cs) for cs in apart
+            )
+        ]
 
     def _times(self, table: Table) -> dict[Column[Any], list[Any]]:
         rows = self._targets.get(table)
-        cutoffs = {} if rows is None else {t.cutoff.column: t.cutoff for t in rows.age_tests}
-        chosen = [c for c in table.columns if c.key in cutoffs or c.name in cutoffs]
+        cutoffs = [t.cutoff for t in rows.age_tests] if rows is not None else []
+        chosen = self._ages(table) if rows is not None else []
+        known = {name for c in chosen for name in (c.key, c.name)}
+        # Of an expression nobody can say which columns it goes by: any that holds what it is compared with.
+        unknown = [cutoff for cutoff in cutoffs if cutoff.column not in known]
         found: dict[Column[Any], list[Any]] = {}
         for column in [*chosen, *(c for c in times_of(table) if c not in chosen)]:
-            cutoff = cutoffs.get(column.key, cutoffs.get(column.name)) or cutoff_now(column)
-            values = around(cutoff, self._now)
+            mine = [c for c in cutoffs if c.column in (column.key, column.name)]
+            now = cutoff_now(column)
+            mine = mine or [c for c in unknown if c.shape == now.shape] or [now]
+            ties = [around(cutoff, self._now) for cutoff in sorted(mine, key=lambda c: c.age, reverse=True)]
+            values = list(dict.fromkeys(value for each in ties for value in each))
             found[column] = [*values, None] if column.nullable else values
         return found
 
@@ -168,24 +260,32 @@ class _Maker:
                 values[column.name] = self._draw(self._given[column])
             elif column.name in values or column.computed is not None:
                 continue
+            elif column in self._described:
+                values[column.name] = self._described[column]
             elif column in times:
                 values[column.name] = self._draw(st.sampled_from([times[column][0], *times[column]]))
             elif column in self._keys and isinstance(column.type, String):
                 values[column.name] = self._draw(self._key(column, number))
             else:
-                values[column.name] = self._draw(by_type(column, number, likely.get(column.name, ())))
+                apart = column in self._numbered
+                values[column.name] = self._draw(
+                    by_type(column, number, likely.get(column.name, ()), numbered=apart)
+                )
         return values
 
     def _key(self, column: Column[Any], number: int) -> st.SearchStrategy[Any]:
-        prefixes = [t.prefix for t in self._subject.listed if isinstance(t, S3Orphans)]
-        before = prefixes[0] if prefixes else ""
+        # Where a target lists, so that it is seen what becomes of an object that a row names; a sweep wants them all there.
+        places = self._listed.get(column, [])
+        sweeps = [t for t in places if isinstance(t, S3Orphans)]
+        place_of: list[S3Prefix | S3Orphans | None] = [*sweeps] or [*places, *places, None]
+        beneath = place_of[(number - 1) % len(place_of)]
         most = getattr(column.type, "length", None) or 1000
-        unique = is_unique(column)
+        unique = is_unique(column) or column in self._numbered
         # Five in turn, so that already the plainest scene has rows that share: due ones with ones that are not, and a row of
         # another table with one that is due.
         place = number % 5 if column.table in self._targets else (number - 1) % 5
         texts = [
-            f"{before}{number}-{odd}" if unique else f"{before}{odd}" for odd in (*ODD[place:], *ODD[:place])
+            key_below(beneath, f"{number}-{odd}" if unique else odd) for odd in (*ODD[place:], *ODD[:place])
         ]
         chosen = st.sampled_from([text[:most] for text in texts])
         return st.one_of(chosen, st.none()) if column.nullable else chosen
@@ -211,9 +311,7 @@ class _Maker:
         return chosen
 
     def _twice(self, table: Table, values: Mapping[str, Any]) -> bool:
-        together = [list(c.columns) for c in table.constraints if isinstance(c, UniqueConstraint)]
-        together += [list(i.columns) for i in table.indexes if i.unique] + [list(table.primary_key.columns)]
-        for columns in together:
+        for columns in together(table):
             mine = [values[c.name] for c in columns]
             if None not in mine and any(mine == [row[c.name] for c in columns] for row in self._made[table]):
                 return True
@@ -254,27 +352,5 @@ def _likely_due(rows: Sequence[Row], table: Table) -> list[Row]:
     return list({row.name: row for row in (*mine[:2], *mine[-2:])}.values())
 
 
-def _listed(draw: st.DrawFn, target: S3Prefix | S3Orphans, now: datetime) -> list[Stored]:
-    second = timedelta(seconds=1)
-    cutoff = (now - target.older_than).replace(microsecond=0)
-    pattern = getattr(target, "pattern", None)
-    size = min(getattr(target, "min_size", None) or 1, 4096)
-    steps = [-timedelta(days=400), -second, timedelta(0), second, timedelta(days=400)]
-    odd = draw(st.permutations(ODD))
-    found: list[Stored] = []
-    for number, step in enumerate(steps):
-        key = f"{number}-{odd[number]}"
-        if pattern is not None:
-            key = pattern.replace("**/", "d/").replace("*", str(number)).replace("?", "y")
-        found.append(Stored(target.bucket, target.prefix + key, cutoff + step, size))
-    if target.prefix:
-        found.append(Stored(target.bucket, f"{target.prefix.rstrip('/')}2/beside", cutoff + steps[0], size))
-    return found
-
-
 def _columns_of(naming: Naming) -> list[Column[Any]]:
     return [c for c in visitors.iterate(naming.column) if isinstance(c, Column)]
-
-
-def _element(column: Any) -> Any:
-    return column.__clause_element__() if hasattr(column, "__clause_element__") else column

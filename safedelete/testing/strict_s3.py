@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from safedelete.errors import ConfigError
+from safedelete.testing.barred import LOOPBACK, bar, unbar
 from safedelete.testing.servers.faults import Answer, Request
 from safedelete.testing.servers.identity import ADMIN, Identity, s3_client
 from safedelete.testing.servers.script import Scripted
@@ -28,25 +29,27 @@ ENDPOINT: Final = "http://strict-s3.invalid"
 _ANSWERED: Final = f"{ENDPOINT}/answered"
 """Where a request points once it was answered: every handler of the event is called, moto's own too."""
 
-_started: Final[list[object]] = []
-"""Those that are started; the last one answers."""
+_started: Final[list[StrictS3]] = []
+"""Those that are started; the last one answers, also for the clients of the others."""
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _WRITES: Final = ("PutObject", "CompleteMultipartUpload", "Unknown")
 
 
 class Kept(NamedTuple):
-    """An object that is there: its ETag, in quotes, and when it was last written, aware."""
+    """An object that is there: its ETag, in quotes, when it was last written, aware, its bytes and its class."""
 
     etag: str
     modified: datetime
+    size: int = 0
+    storage_class: str = "STANDARD"
 
 
 class StrictS3(Scripted):
     """An S3 in this process, on moto, that is as strict as the real one, and answers badly when told.
 
     While it is started, every S3 client of this process that is made is its client, whatever endpoint it names, except
-    for servers on loopback; one that was made before has to be adopted (:meth:`adopt`). moto keeps the buckets, so what
+    for servers on loopback; one that was made before has to be adopted (:meth:`adopt`), and is refused until it is: no
+    request of botocore's leaves this machine meanwhile, whatever the service. moto keeps the buckets, so what
     moto can do works: listings, versions, object lock, multipart uploads. What it restores, and what stays lax, is told
     in the documentation. Of several that are started the last one answers; moto's buckets are one set for all of them.
 
@@ -117,6 +120,8 @@ class StrictS3(Scripted):
         self._mock.start()
         self._spec = ("before-send.s3", self._send, handlers.REGISTER_FIRST)
         handlers.BUILTIN_HANDLERS.append(self._spec)
+        if not _started:
+            bar(_ANSWERED)
         _started.append(self)
         return self
 
@@ -128,6 +133,8 @@ class StrictS3(Scripted):
         if mock is None:
             return
         _started.remove(self)
+        if not _started:
+            unbar()
         handlers.BUILTIN_HANDLERS.remove(self._spec)  # type: ignore[arg-type]
         mock.stop()
 
@@ -166,7 +173,16 @@ class StrictS3(Scripted):
         if versioned:
             backend.put_bucket_versioning(bucket, "Enabled")
 
-    def put(self, bucket: str, key: str, body: bytes = b"", *, modified: datetime | None = None) -> str:
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes = b"",
+        *,
+        modified: datetime | None = None,
+        size: int | None = None,
+        storage_class: str = "STANDARD",
+    ) -> str:
         """Store an object without a request, making the bucket if need be; return its ETag, without quotes.
 
         Args:
@@ -174,9 +190,13 @@ class StrictS3(Scripted):
             key: The key.
             body: Its content.
             modified: When it was last written, aware; None for now. S3 lets nobody choose this.
+            size: The bytes it is listed with; those of its content, unless given.
+            storage_class: In S3's words.
         """
         self.create_bucket(bucket)
-        stored = self._backend().put_object(bucket, key, body)
+        stored = self._backend().put_object(bucket, key, body, storage=storage_class)
+        if size is not None:
+            stored.contentsize = size
         self._dated(stored, modified)
         return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
@@ -186,12 +206,13 @@ class StrictS3(Scripted):
         return {key for key in list(kept) if hasattr(kept.get(key), "etag")}
 
     def contents(self) -> dict[tuple[str, str], Kept]:
-        """Return every object of every bucket, by bucket and key; delete markers not counted."""
+        """Return every object of every bucket, by bucket and key: current versions, delete markers not counted."""
         found: dict[tuple[str, str], Kept] = {}
         for name, bucket in self._backend().buckets.items():
             for key in self.keys(name):
                 kept = bucket.keys[key]
-                found[name, key] = Kept(str(kept.etag), kept.last_modified.replace(tzinfo=UTC))
+                dated = kept.last_modified.replace(tzinfo=UTC)
+                found[name, key] = Kept(str(kept.etag), dated, kept.size, kept.storage_class)
         return found
 
     def versions(self, bucket: str, key: str) -> int:
@@ -215,11 +236,17 @@ class StrictS3(Scripted):
     # --- the wire's side ---
 
     def _send(self, request: Any, **_: Any) -> Any:
-        """Stand in for the network. Returns None, and so lets the request out, for a server on loopback."""
+        """Stand in for the network. Returns None, and so lets the request out, for a server on loopback.
+
+        A client keeps the handler of the one that was started when it was made: whichever is the last one now answers.
+        """
         url = request.url
-        mine = self._mock is not None and _started[-1] is self
-        if not mine or url == _ANSWERED or (urlsplit(url).hostname or "") in _LOOPBACK:
+        if not _started or url == _ANSWERED or (urlsplit(url).hostname or "") in LOOPBACK:
             return None
+        return _started[-1]._answered(request)  # noqa: SLF001  # one of ourselves
+
+    def _answered(self, request: Any) -> Any:
+        url = request.url
         from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
         self._waiting.request = request

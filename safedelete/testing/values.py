@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 from sqlalchemy import BinaryExpression, Column, ColumnElement, Index, Table, UniqueConstraint, types
-from sqlalchemy.sql import visitors
-from sqlalchemy.sql.elements import BindParameter, False_, True_
+from sqlalchemy.sql import operators, visitors
+from sqlalchemy.sql.elements import BindParameter, False_, Null, True_
 
 from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
@@ -29,6 +29,18 @@ ODD: Final = (
     "control\x01",
 )
 """Keys whose like have made object stores delete something else, or nothing; the plainest first."""
+
+_LIKE: Final = (
+    operators.like_op,
+    operators.ilike_op,
+    operators.startswith_op,
+    operators.istartswith_op,
+    operators.endswith_op,
+    operators.iendswith_op,
+    operators.contains_op,
+    operators.icontains_op,
+)
+_ABOVE: Final = (operators.gt, operators.ne)
 
 
 def around(cutoff: Cutoff, now: datetime) -> list[Any]:
@@ -50,20 +62,29 @@ def around(cutoff: Cutoff, now: datetime) -> list[Any]:
 
 
 def instants(cutoffs: Iterable[Cutoff]) -> list[datetime]:
-    """Return instants for a run: an ordinary one, a leap day, and those that put a cutoff into a change of the clocks."""
-    found = [
-        datetime(2026, 3, 1, 3, 15, tzinfo=UTC),
-        datetime(2026, 6, 1, 12, 0, 0, 123456, tzinfo=UTC),
-        datetime(2028, 2, 29, 23, 59, 59, tzinfo=UTC),
-    ]
+    """Return instants for a run: an ordinary one, one at which a cutoff is in an hour that its zone repeats, if one does,
+    one on a leap day, one with a fraction of a second, and those around the other changes of the clocks.
+    """  # one sentence
+    changed: list[datetime] = []
     for cutoff in cutoffs:
         if cutoff.zone is not None:
             zone = ZoneInfo(cutoff.zone)
-            for change in changes(zone):
-                found += [
-                    change + cutoff.age + step for step in (timedelta(minutes=-30), timedelta(minutes=30))
-                ]
-    return found
+            steps = (timedelta(minutes=-30), timedelta(minutes=30))
+            near = [change + step for change in changes(zone) for step in steps]
+            near.sort(key=lambda at: not _repeated(at, zone))
+            changed += [at + cutoff.age for at in near]
+    return [
+        datetime(2026, 3, 1, 3, 15, tzinfo=UTC),
+        *changed[:1],
+        datetime(2028, 2, 29, 23, 59, 59, tzinfo=UTC),
+        datetime(2026, 6, 1, 12, 0, 0, 123456, tzinfo=UTC),
+        *changed[1:],
+    ]
+
+
+def _repeated(at: datetime, zone: ZoneInfo) -> bool:
+    local = at.astimezone(zone)
+    return local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
 
 
 def changes(zone: ZoneInfo) -> list[datetime]:
@@ -93,21 +114,48 @@ def cutoff_now(column: Column[Any]) -> Cutoff:
 
 
 def constants(predicates: Iterable[ColumnElement[Any]]) -> dict[str, list[Any]]:
-    """Return the values that predicates compare columns with, so that made-up rows can match them."""
+    """Return values by which made-up rows can match predicates: those that they compare columns with, the ones to either
+    side, and text that is like a pattern. One that matches comes first.
+    """  # one sentence
     found: dict[str, list[Any]] = {}
     for predicate in predicates:
         for element in visitors.iterate(predicate):
             if not isinstance(element, BinaryExpression) or not isinstance(element.left, Column):
                 continue
-            right: Any = element.right
-            if isinstance(right, (True_, False_)):
-                found.setdefault(element.left.name, []).append(isinstance(right, True_))
-            if isinstance(right, BindParameter) and not isinstance(right.value, Cutoff):
-                value: Any = right.value
-                found.setdefault(element.left.name, []).extend(
-                    value if isinstance(value, (list, tuple)) else [value]
-                )
+            values = found.setdefault(element.left.name, [])
+            values += [value for value in _matching(element) if value not in values]
     return found
+
+
+def _matching(test: BinaryExpression[Any]) -> list[Any]:
+    right: Any = test.right
+    if isinstance(right, (True_, False_)):
+        return [isinstance(right, True_)]
+    if isinstance(right, Null):
+        return [None] if test.operator is operators.is_ else []
+    given = [
+        value
+        for part in visitors.iterate(right)
+        if isinstance(part, BindParameter) and not isinstance(part.value, Cutoff)
+        for value in (part.value if isinstance(part.value, (list, tuple)) else [part.value])
+    ]
+    if test.operator in _LIKE:
+        return ["".join(str(value) for value in given).replace("\\", "").replace("%", "").replace("_", "a")]
+    found: list[Any] = []
+    for value in given:
+        below, above = _beside(value)
+        turn = [above, value, below] if test.operator in _ABOVE else [below, value, above]
+        found += turn if test.operator in (*_ABOVE, operators.lt) else [value, above, below]
+    return [value for place, value in enumerate(found) if value is not None and value not in found[:place]]
+
+
+def _beside(value: Any) -> tuple[Any, Any]:
+    """Return the values to either side of one; None where there are none."""
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return value - 1, value + 1
+    if isinstance(value, date):
+        return value - timedelta(days=1), value + timedelta(days=1)
+    return None, None
 
 
 def is_unique(column: Column[Any]) -> bool:
@@ -128,18 +176,36 @@ def has_index(column: Column[Any]) -> bool:
     return column in firsts or bool(column.unique) or _first(table.primary_key) is column
 
 
-def by_type(column: Column[Any], number: int, likely: Sequence[Any]) -> st.SearchStrategy[Any]:
+def together(table: Table) -> list[list[Column[Any]]]:
+    """Return the sets of columns of which no two rows may have the same values."""
+    found = [list(c.columns) for c in table.constraints if isinstance(c, UniqueConstraint)]
+    found += [[c for c in i.columns if isinstance(c, Column)] for i in table.indexes if i.unique]
+    return [*found, list(table.primary_key.columns)]
+
+
+def takes_number(column: Column[Any]) -> bool:
+    """Whether a column of this type can tell any number of rows apart."""
+    kind = _bare(column.type)
+    wide = (types.Integer, types.Numeric, types.String, types.LargeBinary, types.Interval, types.Uuid)
+    return isinstance(kind, wide) and not isinstance(kind, (types.Enum, types.Float))
+
+
+def by_type(
+    column: Column[Any], number: int, likely: Sequence[Any], *, numbered: bool = False
+) -> st.SearchStrategy[Any]:
     """Return values for an ordinary column.
 
     Args:
         column: The column.
         number: Counts the rows of its table from 1; values of a unique column hold it.
         likely: Values that predicates compare it with.
+        numbered: The number is to tell its row from others, though the column alone need not be unique.
 
     Raises:
         ConfigError: The type is not known, and the column can neither be NULL nor has a default.
     """
-    plain = _plain(column, number)
+    single = numbered or is_unique(column)
+    plain = _plain(column, number, single)
     if plain is None:
         if column.nullable:
             return st.none()
@@ -147,7 +213,7 @@ def by_type(column: Column[Any], number: int, likely: Sequence[Any]) -> st.Searc
             f"{column.table.fullname}.{column.name} is of type {column.type!r}, for which no value can be made up.",
             hint="Say what may stand in it: columns={Model.column: strategy}.",
         )
-    if is_unique(column):
+    if single:
         return plain
     if likely:
         # Every third row first as it does not match, so that already the plainest scene has both.
@@ -158,9 +224,8 @@ def by_type(column: Column[Any], number: int, likely: Sequence[Any]) -> st.Searc
     return st.one_of(plain, st.none()) if column.nullable else plain
 
 
-def _plain(column: Column[Any], number: int) -> st.SearchStrategy[Any] | None:
+def _plain(column: Column[Any], number: int, single: bool) -> st.SearchStrategy[Any] | None:
     kind = _bare(column.type)
-    single = is_unique(column)
     simple: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (types.Boolean, st.booleans()),
         (types.Integer, st.just(number) if single else st.integers(0, 3)),

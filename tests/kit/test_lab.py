@@ -8,14 +8,32 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, delete, update
+from botocore.httpsession import URLLib3Session
+from moto.core.models import botocore_stubber
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    create_engine,
+    delete,
+    event,
+    insert,
+    select,
+    update,
+)
 
 from examples.retention import Upload, logins, scratch, uploads
 from safedelete import Purge, Rows
 from safedelete.core.run import RunState
 from safedelete.errors import ConfigError, ExitCode, RefusedError
+from safedelete.ledger.setup import create
+from safedelete.locks import lease
 from safedelete.testing import Lab
 from safedelete.testing.memory import Killed
 
@@ -152,6 +170,86 @@ def test_a_database_that_has_the_tables_already_is_no_scratch_database(sqlite_ur
     engine.dispose()
     with pytest.raises(ConfigError, match="'things' already"), Lab(purge, url=sqlite_url):
         pass
+
+
+SPACED = Table("things", MetaData(schema="app"), Column("id", Integer, primary_key=True))
+IN_A_SCHEMA = Purge(
+    "things",
+    Rows(SPACED, SPACED.c.id > 0, anytime=True),
+    schedule="rate(1 day)",
+    timeout=timedelta(minutes=1),
+)
+
+
+def test_a_table_that_is_there_in_its_schema_is_seen_and_keeps_its_rows(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "app.sqlite3"
+
+    def attach(connection: Any, _: object) -> None:
+        connection.execute(f"ATTACH DATABASE '{place}' AS app")
+
+    event.listen(Engine, "connect", attach)
+    try:
+        with Lab(IN_A_SCHEMA, url=sqlite_url) as lab:
+            lab.add(SPACED, id=1)
+            assert len(lab.rows(SPACED)) == 1
+        engine = create_engine(sqlite_url)
+        SPACED.metadata.create_all(engine)
+        with engine.begin() as connection:
+            connection.execute(insert(SPACED).values(id=7))
+        with pytest.raises(ConfigError, match=r"'app\.things' already"), Lab(IN_A_SCHEMA, url=sqlite_url):
+            pass
+        with engine.connect() as connection:
+            assert connection.scalars(select(SPACED.c.id)).all() == [7]
+        engine.dispose()
+    finally:
+        event.remove(Engine, "connect", attach)
+
+
+def test_a_database_with_a_ledger_is_no_scratch_database(sqlite_url: str) -> None:
+    engine = create_engine(sqlite_url)
+    create(engine, lease.metadata)
+    engine.dispose()
+    with pytest.raises(ConfigError, match="already"), Lab(uploads, url=sqlite_url):
+        pass
+
+
+def test_a_table_in_a_schema_needs_a_database_that_has_it() -> None:
+    with pytest.raises(ConfigError, match=r"app\.things is in one"), Lab(IN_A_SCHEMA):
+        pass
+
+
+def test_a_client_of_the_first_lab_is_answered_by_the_second(purge_lab: Callable[..., Lab]) -> None:
+    first = purge_lab(uploads)
+    client = first.client
+    second = purge_lab(uploads)
+    client.put_object(Bucket=B, Key="a.jpg", Body=b"x")
+    assert second.store.keys(B) == {"a.jpg"}
+    second.stop()
+    first.put(B, "b.jpg")
+    client.delete_object(Bucket=B, Key="b.jpg")
+    assert "b.jpg" not in first.store.keys(B)
+
+
+@pytest.mark.parametrize("known_to_moto", [True, False])
+def test_a_client_made_before_the_lab_reaches_nothing_until_it_is_adopted(
+    monkeypatch: pytest.MonkeyPatch, known_to_moto: bool
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    early = boto3.session.Session().client("s3", region_name="us-east-1")
+    if not known_to_moto:
+        early.meta.events.unregister("before-send", botocore_stubber)
+    with Lab(uploads) as lab:
+        lab.put(B, "a.jpg")
+        with pytest.raises(ConfigError, match=r"DELETE to .*amazonaws.com was not sent"):
+            early.delete_object(Bucket=B, Key="a.jpg")
+        assert lab.store.keys(B) == {"a.jpg"}
+        lab.store.adopt(early)
+        early.delete_object(Bucket=B, Key="a.jpg")
+        assert lab.store.keys(B) == set()
+    assert URLLib3Session.send.__module__ == "botocore.httpsession", "the way out is open again"
 
 
 def test_the_plugin_loads_nothing_of_the_package_before_a_test_asks_for_it() -> None:

@@ -20,14 +20,16 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    create_engine,
     delete,
+    func,
     or_,
     select,
     update,
 )
 
-from examples.retention import logins
-from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, older_than
+from examples.retention import logins, scratch
+from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, S3Prefix, older_than
 from safedelete.core.item import SealedRow
 from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
@@ -42,7 +44,6 @@ from safedelete.testing import (
     assert_purge_is_safe,
     faults,
     rows_around,
-    safe,
 )
 from safedelete.testing.promises import Night
 from safedelete.testing.scene import Row, Subject, due, fill, look
@@ -100,7 +101,7 @@ def tables(error: PurgeUnsafeError) -> list[str]:
 # --- safe ones ---
 
 
-def test_a_purge_of_many_tables_zones_and_shared_objects_is_safe() -> None:
+def test_a_purge_of_many_tables_zones_shared_objects_and_rows_that_others_hold_is_safe() -> None:
     own = MetaData()
     owners = Table("owners", own, Column("name", String(20), primary_key=True))
     papers = Table(
@@ -116,6 +117,13 @@ def test_a_purge_of_many_tables_zones_and_shared_objects_is_safe() -> None:
         own,
         Column("id", Integer, primary_key=True),
         Column("paper", ForeignKey(papers.c.id, ondelete="SET NULL"), index=True),
+    )
+    # Held for good: no run can finish these, and the last one ends with exit code 4.
+    Table(
+        "holders",
+        own,
+        Column("id", Integer, primary_key=True),
+        Column("paper", ForeignKey(papers.c.id), nullable=False, index=True),
     )
     age = older_than(papers.c.stamped, days=30, tz="Europe/Berlin")
     assert_purge_is_safe(
@@ -330,9 +338,7 @@ def test_a_purge_that_its_own_guard_never_lets_run() -> None:
     assert tables(found) == [], "no data is needed for that"
 
 
-def test_a_changed_row_that_goes_and_a_wrecked_cutoff_that_passes_are_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_changed_row_that_goes_is_told() -> None:
     tested = purge(Rows(files, OLD))
     now = datetime(2026, 3, 1, tzinfo=UTC)
     row = Row(files, {"id": 1, "created_at": now - timedelta(days=31), "state": "", "s3_key": "a"})
@@ -347,13 +353,6 @@ def test_a_changed_row_that_goes_and_a_wrecked_cutoff_that_passes_are_told(
         assert list(Night(subject, scene, before, after, owed).broken()) == []
         (told,) = Night(subject, scene, before, after, owed, altered=owed).broken()
         assert told.promise == "changed"
-
-        trial = safe._Trial(lab, subject, frozenset(), frozenset(), None)
-        trial.last = scene
-        trial.guard_holds()
-        monkeypatch.setattr(safe, "Refused", type("Nothing", (), {}))
-        with pytest.raises(PurgeUnsafeError, match="'guard'"):
-            trial.guard_holds()
 
 
 def test_what_is_made_up_has_every_tie_and_takes_the_users_word_for_a_column() -> None:
@@ -401,3 +400,70 @@ def test_faults_come_by_name() -> None:
     each()
     assert any("503 SlowDown" in schedule for schedule in schedules)
     assert any("None" in schedule for schedule in schedules)
+
+
+# --- what shows nothing is not called safe ---
+
+
+def test_a_purge_that_had_nothing_to_delete_is_not_called_safe() -> None:
+    long = func.length(files.c.state) == 12
+    with pytest.raises(ConfigError, match=r"no made-up row matches files.* nothing was shown"):
+        assert_purge_is_safe(purge(Rows(files, OLD, long)), examples=1, through=lambda lab: None)
+    with pytest.raises(PurgeUnsafeError, match="'converges'"):
+        assert_purge_is_safe(
+            purge(Rows(files, OLD, long)),
+            examples=1,
+            through=lambda lab: None,
+            columns={files.c.state: st.sampled_from(["x" * 12, "x"])},
+        )
+
+
+def test_a_job_whose_objects_stay_never_finishes() -> None:
+    found = broken(scratch, through=lambda lab: None)
+    assert found.promise == "converges"
+    assert "s3://acme-scratch/" in found.what
+    assert found.scene is not None
+    assert len(found.scene.objects) == 1
+
+
+def test_a_job_that_ends_badly_on_a_good_night_has_not_finished() -> None:
+    def job(lab: Lab) -> None:
+        by_hand(lab)
+        raise OSError("no space left")
+
+    found = broken(purge(Rows(files, OLD)), through=job)
+    assert found.promise == "converges"
+    assert "OSError: no space left" in found.what
+
+
+def test_a_job_that_cannot_be_killed_is_not_called_crash_safe() -> None:
+    def job(lab: Lab) -> None:
+        engine = create_engine(lab.url)
+        with engine.begin() as connection:
+            connection.execute(delete(files).where(files.c.created_at < lab.clock.now() - timedelta(days=30)))
+        engine.dispose()
+
+    with pytest.raises(ConfigError, match="could not be killed"):
+        assert_purge_is_safe(purge(Rows(files, OLD)), through=job, examples=1)
+
+
+def test_a_prefix_that_lists_what_rows_name_takes_it_from_them() -> None:
+    found = broken(
+        purge(S3Prefix("acme-files", "tmp/", older_than=timedelta(days=1))),
+        names={"acme-files": [avatars.c.picture]},
+    )
+    assert found.promise == "shared"
+    assert "s3://acme-files/'tmp/" in found.what
+
+
+def test_a_job_that_forgets_a_condition_of_its_prefix() -> None:
+    logs = purge(S3Prefix("acme-logs", "app/", older_than=timedelta(days=7), pattern="*.gz", min_size=100))
+    assert_purge_is_safe(logs, examples=1)
+
+    def job(lab: Lab) -> None:
+        for (bucket, key), kept in lab.store.contents().items():
+            if key.startswith("app/") and kept.modified < lab.clock.now() - timedelta(days=7):
+                lab.client.delete_object(Bucket=bucket, Key=key)
+
+    found = broken(logs, through=job)
+    assert found.promise == "planned"

@@ -83,7 +83,7 @@ def scene_of(*targets: Any, **columns: Any) -> Scene:
         (things.c.state.contains("-x-"), "state", lambda v: "-x-" in v),
         (things.c.noted.is_(None), "noted", lambda v: v is None),
     ],
-    ids=str,
+    ids=["above", "below", "least", "between", "one-of", "like", "beginning", "containing", "null"],
 )
 def test_the_first_value_made_up_for_a_comparison_meets_it(
     predicate: Any, column: str, matches: Callable[[Any], bool]

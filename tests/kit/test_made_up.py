@@ -215,7 +215,7 @@ def test_each_example_is_at_the_next_instant() -> None:
         ({"max_size": 0}, {"too-large"}),
         ({"storage_class": ["STANDARD_IA", "GLACIER"]}, {"of-another-class"}),
     ],
-    ids=str,
+    ids=["deep", "glob", "above", "between", "empty", "class"],
 )
 def test_each_condition_of_a_prefix_has_objects_that_meet_it_and_one_that_does_not(
     conditions: dict[str, Any], unmet: set[str]

@@ -120,9 +120,10 @@ def pictures(passed: Sequence[Boundary]) -> list[Boundary]:
     ]
 
 
-def some(points: Sequence[Boundary]) -> list[Boundary]:
-    """Return every third of these, from the first death that leaves something to its last."""
-    return list(points[1::3])
+def few(passed: Sequence[Boundary]) -> list[Boundary]:
+    """Return every third way to be dead, or every way there is where all boundaries are wanted."""
+    ways = pictures(passed)
+    return ways if EVERY_BOUNDARY else ways[1::3]
 
 
 def chosen(passed: Sequence[Boundary], *, doubting: bool) -> list[Boundary]:

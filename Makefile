@@ -29,7 +29,7 @@ demo: $(VENV)/.with-demo ## see a purge planned, run, refused and stopped, on st
 test: $(VENV)/.with-test ## run the whole suite, on servers it starts itself
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries every way to be dead, and a sample
+crash: $(VENV)/.with-test ## kill a run at every single I/O boundary; make test tries each way to be dead once, fewer where a second cause is added
 	SAFEDELETE_CRASH=all $(BIN)/python -m pytest tests/crash $(PYTEST_ARGS)
 
 mutants: $(VENV)/.with-test ## break each promise on purpose, and see that a test notices; ends with N of N caught

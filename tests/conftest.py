@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+import structlog
 from botocore.loaders import JSONFileLoader
 from sqlalchemy import make_url
 
@@ -49,6 +50,14 @@ def no_host_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytes
         "NO_PROXY": "127.0.0.1,localhost",
     }.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command run in this process sets up the logs for its own standard error and level."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -93,7 +93,13 @@ class _Guard:
     hint: str
     connections: bool
     file: str | None = None
+    # A thread that ran before a file was loaded does nothing for the file: a heartbeat, say, that renews its lease.
+    before: frozenset[threading.Thread] = field(default_factory=lambda: frozenset(threading.enumerate()))
     refused: list[ConfigError] = field(default_factory=list)
+
+    def concerns(self, thread: threading.Thread) -> bool:
+        """Return whether a thread may be doing what is refused here."""
+        return not (self.connections and thread in self.before)
 
 
 _here: Final[ContextVar[_Guard | None]] = ContextVar("safedelete_boot_guard", default=None)
@@ -189,7 +195,11 @@ def _listen() -> None:
 def _now() -> _Guard | None:
     if _proving.get():
         return None
-    return _here.get() or (_everywhere[-1] if _everywhere else None)
+    mine = _here.get()
+    if mine is not None:
+        return mine
+    thread = threading.current_thread()
+    return next((guard for guard in reversed(_everywhere) if guard.concerns(thread)), None)
 
 
 def _on_connect(*_: Any) -> None:

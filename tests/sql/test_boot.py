@@ -204,6 +204,32 @@ def test_while_a_file_loads_another_thread_may_connect(engine: sa.Engine, tmp_pa
     assert tables(engine) == ["made_at_boot"]
 
 
+def test_a_heartbeat_that_ran_before_a_file_is_loaded_may_connect_and_a_thread_of_the_file_may_not(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    loading, failures = threading.Event(), list[Exception]()
+
+    def renew() -> None:
+        assert loading.wait(30)
+        try:
+            engine.connect().close()
+            engine.dispose()
+        except ConfigError as error:
+            failures.append(error)
+
+    heartbeat = threading.Thread(target=renew)
+    heartbeat.start()
+    with pytest.raises(ConfigError, match="opens a database connection"), whole_process():  # noqa: SIM117
+        with refusing_connections(tmp_path / "jobs.py"):
+            loading.set()
+            heartbeat.join()
+            assert failures == []
+            late = threading.Thread(target=renew)
+            late.start()
+            late.join()
+    assert len(failures) == 1
+
+
 def test_while_a_file_loads_ddl_on_a_connection_that_is_open_is_refused(
     engine: sa.Engine, tmp_path: Path
 ) -> None:

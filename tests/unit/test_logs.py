@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import structlog
 
 from safedelete.cli.logs import configure
 from safedelete.metrics.tail import tail
-
-
-@pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ ROWS_A_BATCH: Final = 20_000
 OWNERS_A_BATCH: Final = 5_000
 """Rows with objects: as above; after a crash the objects of at most these are in doubt."""
 
-OBJECTS_A_BATCH: Final = 1_000
-"""Objects alone: one DeleteObjects request."""
+OBJECTS_A_BATCH: Final = 4_000
+"""Objects alone: as many DeleteObjects requests as are under way at once."""
 
 
 TOO_MANY: Final = "SD104"

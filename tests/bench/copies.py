@@ -75,7 +75,7 @@ class PostgresCopies:
             f" THEN now() - interval '{DAYS} days' + n * interval '1 second'"
             f" ELSE now() - interval '15 days' + (n - {half}) * interval '1 second' END,"
             f" (n * 7919) % 50021, repeat('x', {PAYLOAD}), 'uploads/' || n || '.jpg'"
-            f" FROM generate_series(1, {rows}) AS n",
+            f" FROM generate_series(1::bigint, {rows}) AS n",
             f"CREATE INDEX items_created_at ON {TABLE} (created_at)",
             f"CREATE INDEX items_customer ON {TABLE} (customer)",
         )

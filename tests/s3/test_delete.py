@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
-from safedelete.s3.delete import Effort, delete_objects
+from safedelete.s3.delete import KEYS_A_REQUEST, Effort, delete_objects
 from safedelete.s3.pace import Pace
 from safedelete.testing.servers import Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import (
@@ -239,15 +242,89 @@ def test_the_hook_leaves_a_declared_clients_own_deletes_alone(stub: StubS3) -> N
     assert [d["Key"] for d in answer["Deleted"]] == ["a"]
 
 
+# --- several requests at once ---
+
+
+class Slow:
+    """A client whose requests answer only when a number of them are under way."""
+
+    def __init__(self, together: int) -> None:
+        self.together = threading.Barrier(together, timeout=20)
+        self.lock = threading.Lock()
+        self.under_way = self.most = self.answered = 0
+
+    def delete_objects(self, *, Delete: dict[str, Any], **_: Any) -> dict[str, Any]:  # boto3's name
+        with self.lock:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        self.together.wait()
+        with self.lock:
+            self.under_way -= 1
+            self.answered += 1
+        return {"Deleted": [{"Key": entry["Key"]} for entry in Delete["Objects"]]}
+
+
+def delete_slowly(client: Slow, keys: int, gate: Callable[[], None], **effort: Any) -> dict[ObjectRef, Any]:
+    items = refs("b", *map(str, range(keys)))
+    return delete_objects(
+        client,  # type: ignore[arg-type]
+        "b",
+        items,
+        gate=gate,
+        clock=FakeClock(),
+        effort=Effort(chunk=1, **effort),
+    )
+
+
+def test_a_few_requests_are_under_way_at_once_and_the_gate_is_asked_before_each_and_never_twice_at_once() -> (
+    None
+):
+    client, inside, asked = Slow(3), threading.Lock(), list[int]()
+    threads = set[int]()
+
+    def gate() -> None:
+        assert inside.acquire(blocking=False), "two gates at once"
+        threads.add(threading.get_ident())
+        asked.append(client.answered)
+        inside.release()
+
+    outcomes = delete_slowly(client, 12, gate, lanes=3)
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    assert len(outcomes) == len(asked) == client.answered == 12
+    assert client.most == 3
+    assert threads == {threading.get_ident()}, "a gate may ask a connection that belongs to one thread"
+    # Each but the first three waited for an answer, so that nothing asked for goes out late.
+    assert all(answered >= at - 2 for at, answered in enumerate(asked))
+
+
+def test_a_gate_that_closes_waits_for_what_is_under_way_and_sends_nothing_more() -> None:
+    client, gate = Slow(2), Gate(stop_after=2)
+    with pytest.raises(Stopped):
+        delete_slowly(client, 12, gate, lanes=4)
+    assert (client.answered, client.under_way) == (2, 0)
+
+
+def test_what_is_turned_away_by_one_of_several_requests_slows_all_down_once(stub: StubS3) -> None:
+    for number in range(8):
+        stub.put("lies", str(number))
+    stub.script(SLOW_DOWN)
+    pace = Pace(1000.0, FakeClock())
+    outcomes = run(stub, refs("lies", *map(str, range(8))), effort=replace(QUICK, chunk=2), pace=pace)
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    # Two keys turned away; three requests before or after, and two more for those keys, win some of the rate back.
+    assert 500 < pace.rate < 1000
+
+
 # --- what is sent ---
 
 
-def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3) -> None:
+@pytest.mark.parametrize(("chunk", "sizes"), [(5000, [1, 1000]), (KEYS_A_REQUEST, [1, 500, 500])])
+def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3, chunk: int, sizes: list[int]) -> None:
     keys = [f"k{n:04}" for n in range(1001)]
     for key in keys:
         stub.put("lies", key)
-    outcomes = run(stub, refs("lies", *keys))
-    assert [len(r.keys) for r in stub.requests] == [1000, 1]
+    outcomes = run(stub, refs("lies", *keys), effort=Effort(chunk=chunk))
+    assert sorted(len(r.keys) for r in stub.requests) == sizes
     assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
     assert not stub.keys("lies")
 
@@ -482,7 +559,7 @@ def test_what_goes_wrong_in_the_middle_leaves_the_rest_failed_and_is_not_asked_a
         stub.put("lies", key)
     stub.script(None)
     stub.always(refusing(status, code))
-    outcomes = run(stub, refs("lies", *"abcd"), effort=Effort(chunk=2, attempts=4, pause=0.0))
+    outcomes = run(stub, refs("lies", *"abcd"), effort=Effort(chunk=2, lanes=1, attempts=4, pause=0.0))
     assert states(outcomes) == {"a": "deleted", "b": "deleted", "c": "failed", "d": "failed"}
     assert {o.code for o in outcomes.values()} == {"", code}
     assert stub.keys("lies") == {"c", "d"}

@@ -79,6 +79,11 @@ def load_outcomes(text: str | None, where: str) -> dict[int, ItemOutcome]:
 def dump_indexes(indexes: Sequence[int]) -> str:
     """Write ascending item indexes: each alone, or a run of them as its first and last."""
     ends: list[list[int]] = []
+    if indexes and indexes[-1] - indexes[0] == len(indexes) - 1:
+        # The rest of a batch, as a rule.
+        return json.dumps(
+            [[indexes[0], indexes[-1]] if len(indexes) > 1 else indexes[0]], separators=(",", ":")
+        )
     for index in indexes:
         if ends and index == ends[-1][1] + 1:
             ends[-1][1] = index

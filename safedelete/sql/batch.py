@@ -162,7 +162,7 @@ class SqlRowTransaction:
     def _delete_whole(self, rows: KeyRows) -> bool:
         """Delete, uncommitted, all of these rows by one statement, or none; say which."""
         self._undo = self.connection.begin_nested()
-        touched = self._whole_or_nothing(rows.keys(), self.target.rows.predicate)
+        touched = self._whole_or_nothing(rows, self.target.rows.predicate)
         if touched is None:
             self._undo.rollback()
             self._undo = None
@@ -171,7 +171,7 @@ class SqlRowTransaction:
         return True
 
     def _whole_or_nothing(
-        self, keys: Sequence[Key], where: ColumnElement[bool] | None = None
+        self, keys: Sequence[Key] | KeyRows, where: ColumnElement[bool] | None = None
     ) -> Mapping[str, int] | None:
         # A row that a cascade of the same statement takes is in nobody's count.
         if self.target.schema.cascades_into_itself:

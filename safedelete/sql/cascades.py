@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import table as light_table
 
-from safedelete.core.item import Key
+from safedelete.core.item import Key, KeyRows
 from safedelete.core.plan import Cascade, CascadeAction, Count, Unknown
 from safedelete.errors import StoreError
 from safedelete.sql.backends.base import Backend, TableName
@@ -218,7 +218,7 @@ def create_index(fk: ForeignKey, schema: Schema, backend: Backend, quote: Callab
     return f"CREATE INDEX {'CONCURRENTLY ' if backend.name == 'postgresql' else ''}{name} ON {where} ({columns});"
 
 
-def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> dict[str, int]:
+def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key] | KeyRows) -> dict[str, int]:
     """Count, by table, the rows that foreign keys delete or alter along with these keys. Reads only.
 
     Raises:
@@ -245,7 +245,7 @@ def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> 
     return numbers
 
 
-def altered_first(target: SqlRows, connection: Connection, keys: Sequence[Key]) -> int:
+def altered_first(target: SqlRows, connection: Connection, keys: Sequence[Key] | KeyRows) -> int:
     """Count how often a row that goes may be altered before: by which foreign key it is reached first is the database's affair.
 
     Reads only.

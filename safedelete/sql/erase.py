@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import ColumnElement, Connection, delete, select
 from sqlalchemy.exc import DBAPIError
 
-from safedelete.core.item import Key
+from safedelete.core.item import Key, KeyRows
 from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
 from safedelete.errors import StoreError, UnreachedError
 from safedelete.sql.failures import Cause, Failure, is_unreached, words
@@ -113,7 +113,7 @@ class Eraser:
         return done
 
     def erase_whole(
-        self, keys: Sequence[Key], *, where: ColumnElement[bool], values: Mapping[str, Any]
+        self, keys: Sequence[Key] | KeyRows, *, where: ColumnElement[bool], values: Mapping[str, Any]
     ) -> Mapping[str, int] | None:
         """Delete just these rows by one statement, if every one of them matches. Deletes, uncommitted.
 

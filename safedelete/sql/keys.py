@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice, pairwise
+from operator import ne
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
@@ -35,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
-from safedelete.core.item import Key
+from safedelete.core.item import Key, KeyRows
 from safedelete.errors import UnfitKeysError
 
 _JSON_SAFE: Final = (int, str)
@@ -92,6 +93,10 @@ class KeyColumns:
 
     def read_columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the keys at the start of these rows, at least one, as columns."""
+        if len(self.columns) == len(rows[0]) == 1:
+            single = [row[0] for row in rows]
+            if not any(issubclass(kind, datetime) for kind in set(map(type, single))):
+                return [single]
         columns = [list(values) for values in islice(zip(*rows, strict=True), len(self.columns))]
         for i, values in enumerate(columns):
             if any(issubclass(kind, datetime) for kind in set(map(type, values))):
@@ -137,20 +142,22 @@ class KeyColumns:
         low, high = (literal(key[0], self.types[0]) for key in (first, last))
         return self.columns[0].between(low, high)
 
-    def match(self, keys: Sequence[Key]) -> ColumnElement[bool]:
-        """Match exactly these keys.
+    def match(self, keys: Sequence[Key] | KeyRows) -> ColumnElement[bool]:
+        """Match exactly these keys, or those of these rows.
 
         One array or one JSON document carries them all: a list of row values is an order of magnitude slower on
         PostgreSQL and SQLite, and each length of list is another statement to parse.
         """
         if not keys:
             return false()
-        if set(map(len, keys)) != {len(self.columns)}:
+        columns: Sequence[Sequence[Any]]
+        widths = {len(keys.columns)} if isinstance(keys, KeyRows) else set(map(len, keys))
+        if widths != {len(self.columns)}:
             raise UnfitKeysError(
-                f"A sealed key has {len(keys[0])} column(s); the table's has {len(self.columns)}.",
+                f"A sealed key has {max(widths)} column(s); the table's has {len(self.columns)}.",
                 hint="The table's primary key has changed since the keys were sealed. Plan again.",
             )
-        columns = list(zip(*keys, strict=True))
+        columns = keys.columns if isinstance(keys, KeyRows) else list(zip(*keys, strict=True))
         runs = _runs(columns[0]) if len(columns) == 1 and isinstance(self.types[0], Integer) else []
         if runs:
             return self._match_runs(runs)
@@ -160,7 +167,7 @@ class KeyColumns:
             document = self._json(columns)
             if document is not None:
                 return self._match_json(document)
-        return self._match_list(keys)
+        return self._match_list(columns)
 
     def _match_runs(self, runs: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
         # The driver gave whole numbers, so the column holds nothing else between them; in SQLite any column may.
@@ -195,12 +202,12 @@ class KeyColumns:
         ]
         return tuple_(*self.columns).in_(select(*parts))
 
-    def _match_list(self, keys: Sequence[Key]) -> ColumnElement[bool]:
+    def _match_list(self, columns: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
         # MariaDB and MySQL optimise lists of row values. On SQLite this is for the few types that JSON would not carry
         # exactly (bytes, floats): slow for composite keys there, but the same exact set.
         if len(self.columns) == 1:
-            return self._raw[0].in_([key[0] for key in keys])
-        return tuple_(*self._raw).in_(list(keys))
+            return self._raw[0].in_(columns[0])
+        return tuple_(*self._raw).in_(list(zip(*columns, strict=True)))
 
     def _json(self, columns: Sequence[Sequence[Any]]) -> str | None:
         stored: list[list[Any]] = []
@@ -241,7 +248,7 @@ def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
     if len(values) < RUN_FROM or set(map(type, values)) != {int}:
         return []
     breaks = [0]
-    if values[-1] - values[0] != len(values) - 1 or list(values) != list(range(values[0], values[-1] + 1)):
+    if values[-1] - values[0] != len(values) - 1 or any(map(ne, values, range(values[0], values[-1] + 1))):
         for i, (a, b) in enumerate(pairwise(values), 1):
             if b - a != 1:
                 breaks.append(i)

@@ -119,10 +119,10 @@ class SqlRows:
             while left is None or left > 0:
                 size = batch if left is None else min(batch, left)
                 statement = (page if last is None else page.where(self.keys.after(last))).limit(size)
-                found = self._page(connection, statement, values)
+                found, keys = self._page(connection, statement, values)
                 if found:
-                    last = self.keys.read(found[-1])
-                    sealed = self._sealed(found)
+                    last = keys[-1].key
+                    sealed = tuple(self._owning(found, keys)) if self.owned else keys
                     left = None if left is None else left - len(sealed)
                     if sealed:
                         yield sealed
@@ -228,16 +228,16 @@ class SqlRows:
 
     def _page(
         self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
-    ) -> Sequence[Row[Any]]:
+    ) -> tuple[Sequence[Row[Any]], KeyRows]:
         """Read a page whose every key finds its own row again: one that does not would be called gone when its turn came."""
         for _ in range(PAGE_ATTEMPTS):
             with self.database.reading(connection):
                 found = connection.execute(statement, values).all()
-                keys = self.keys.read_all(found)
+                keys = KeyRows(self.keys.read_columns(found) if found else ())
                 again = select(func.count()).select_from(self.table).where(self.keys.match(keys))
                 # Rows may go between the two looks, whoever deletes them; then both are made again.
                 if not keys or connection.execute(again).scalar_one() == len(keys):
-                    return found
+                    return found, keys
         raise StoreError(
             f"Primary keys of {self.name} do not find their own rows again: the column's values are stored in another form "
             "than the model's type writes (a date or UUID in another spelling, a float of another precision).",
@@ -283,14 +283,11 @@ class SqlRows:
             ),
         )
 
-    def _sealed(self, found: Sequence[Any]) -> Sequence[SealedRow]:
-        return tuple(self._owning(found)) if self.owned else KeyRows(self.keys.read_columns(found))
-
-    def _owning(self, found: Sequence[Any]) -> Iterator[SealedRow]:
+    def _owning(self, found: Sequence[Any], keys: KeyRows) -> Iterator[SealedRow]:
         width = len(self.keys)
-        for row in found:
+        for key, row in zip(keys.keys(), found, strict=True):
             named = self.owned.read(row[width:])
             if named.objects is None:
                 self.left_out += 1
             else:
-                yield SealedRow(self.keys.read(row), named.objects, named.prefixes)
+                yield SealedRow(key, named.objects, named.prefixes)

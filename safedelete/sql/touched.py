@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, text
 
-from safedelete.core.item import Key
+from safedelete.core.item import Key, KeyRows
 from safedelete.sql.backends.base import TableName
 from safedelete.sql.cascades import altered_first, taken_with
 from safedelete.sql.schema import ForeignKey
@@ -51,7 +51,7 @@ class Touched:
         """Return rows touched by table name; None where the database cannot say."""
         return None if self._unsaid else dict(self._sum)
 
-    def before(self, keys: Sequence[Key]) -> None:
+    def before(self, keys: Sequence[Key] | KeyRows) -> None:
         """Look before an attempt."""
         if self._backend.names_touched:
             if self._snapshot is None:

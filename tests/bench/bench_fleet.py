@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import sqlalchemy as sa
@@ -34,9 +33,7 @@ from safedelete.ledger import tables
 from safedelete.ledger.codec import dump_decision, dump_plan, dump_tallies
 from safedelete.loader import load
 from safedelete.testing.servers import Postgres
-
-if TYPE_CHECKING:
-    from tests.bench.__main__ import Result
+from tests.bench.result import Result, compared
 
 JOBS = int(os.environ.get("SAFEDELETE_BENCH_JOBS", "50"))
 NIGHTS = int(os.environ.get("SAFEDELETE_BENCH_NIGHTS", str(5 * 365)))
@@ -134,21 +131,21 @@ def measure() -> list[Result]:
             started = start(small, STARTERS)
             alone = start(small, 1)
     results = [
-        result(
+        compared(
             f"{name} of {JOBS} jobs, {NIGHTS} nights each",
+            f"{FEW} nights each",
             years[name],
             month[name],
-            f"{FEW} nights each",
             1.5,
         )
         for name in VERBS
     ]
     results += [
-        result(
+        compared(
             f"{name} of {JOBS} jobs",
+            "one job of the same file",
             years[name] / len(large.jobs),
             one[name],
-            "one job of the same file",
             1.5,
         )
         for name in VERBS
@@ -156,11 +153,11 @@ def measure() -> list[Result]:
     # Each starter imports Python's half before it asks for the lock: so many processes share what cores there are.
     cores = os.cpu_count() or 1
     results.append(
-        result(
+        compared(
             f"{STARTERS} starters of one job at once",
+            "their share of the cores",
             started,
             alone * STARTERS / cores,
-            "their share of the cores",
             1.5,
         )
     )
@@ -213,16 +210,3 @@ def environment(url: str) -> Iterator[str]:
     """The environment that the verbs read."""
     with mock.patch.dict(os.environ, SAFEDELETE_DATABASE_URL=url, SAFEDELETE_ENVIRONMENT="bench"):
         yield url
-
-
-def result(name: str, ours: float, base: float, against: str, goal: float) -> Result:
-    ratio = ours / base
-    return {
-        "name": name,
-        "ours_s": round(ours, 3),
-        "base_s": round(base, 3),
-        "base": against,
-        "ratio": round(ratio, 2),
-        "goal": goal,
-        "met": ratio <= goal,
-    }

@@ -14,16 +14,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from safedelete.testing.servers import Postgres, StubS3
+from tests.bench.result import Result, compared
 from tests.e2e.test_scale import purged
 from tests.e2e.world import World
-
-if TYPE_CHECKING:
-    from tests.bench.__main__ import Result
 
 ITEMS = int(os.environ.get("SAFEDELETE_BENCH_OWNED", "1000000"))
 
@@ -41,26 +38,10 @@ def measure() -> list[Result]:
         assert large.document["outcomes"]["uploads"]["deleted"] == ITEMS
         assert not store.keys("acme")
         world.clean_up()
-    each = large.seconds / ITEMS * (ITEMS // 10)
+    tenth, many = f"{ITEMS // 10:,} of them", f"{ITEMS:,} rows with objects"
     return [
-        {
-            "name": f"{ITEMS:,} rows with objects, time for each item",
-            "ours_s": round(large.seconds, 1),
-            "base_s": round(small.seconds, 1),
-            "base": f"{ITEMS // 10:,} of them",
-            "ratio": round(each / small.seconds, 2),
-            "goal": 1.2,
-            "met": each <= 1.2 * small.seconds,
-        },
-        {
-            "name": f"{ITEMS:,} rows with objects, peak memory (MB, not s)",
-            "ours_s": round(large.peak_kb / 1024),
-            "base_s": round(small.peak_kb / 1024),
-            "base": f"{ITEMS // 10:,} of them",
-            "ratio": round(large.peak_kb / small.peak_kb, 2),
-            "goal": 1.3,
-            "met": large.peak_kb <= 1.3 * small.peak_kb,
-        },
+        compared(f"{many}, time for a tenth", tenth, large.seconds / 10, small.seconds, 1.2),
+        compared(f"{many}, peak MB", tenth, large.peak_kb / 1024, small.peak_kb / 1024, 1.3),
     ]
 
 

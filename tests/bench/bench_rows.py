@@ -1,7 +1,6 @@
 """Purging half of a large table, beside one bare DELETE on an identical copy, on three databases; and its memory.
 
-Everything is measured in the same run, in turns, and the median of the turns counts. ``ratio`` is ours over base, so less
-is better, and ``goal`` is the most of it. "Execute" is the deleting alone, from sealed keys: fence, exact set, ledger, a
+Everything is measured in the same run, in turns, and the median of the turns counts. "Execute" is the deleting alone, from sealed keys: fence, exact set, ledger, a
 commit a batch. Planning, the preflight and looking again afterwards come on top, and are in the figures of whole runs.
 
     SAFEDELETE_BENCH_ROWS=100000 python -m tests.bench rows      # a quick look; 2,000,000 rows unless told otherwise
@@ -58,8 +57,8 @@ from safedelete.sql.rows import SqlRows
 from safedelete.testing.servers import MariaDB, Postgres
 from safedelete.wiring.connect import new_run
 from safedelete.wiring.settings import SystemClock
-from tests.bench.__main__ import Result
 from tests.bench.copies import TABLE, Copies, MariaDBCopies, PostgresCopies, SQLiteCopies
+from tests.bench.result import Result, compared
 
 ROWS = int(os.environ.get("SAFEDELETE_BENCH_ROWS", "2000000"))
 TURNS = int(os.environ.get("SAFEDELETE_BENCH_TURNS", "3"))
@@ -267,13 +266,6 @@ def turns(copies: Copies, shape: str, sides: Mapping[str, Callable[[str], Spent]
     return medians
 
 
-def compared(name: str, base: str, our: float, their: float, goal: float) -> Result:
-    ratio = our / their if their else float("inf")
-    return Result(
-        name=name, ours_s=our, base_s=their, base=base, ratio=round(ratio, 3), goal=goal, met=ratio <= goal
-    )
-
-
 def database(
     name: str, copies: Copies, goals: Mapping[str, float], shapes: Sequence[str], *, archive: bool = False
 ) -> Iterator[Result]:
@@ -306,9 +298,7 @@ def database(
         if "plan" in goals:
             mine = spent["rows"]["plan"] + spent["rows"]["seal"]
             yield compared(f"{name}: plan and seal {half:,} rows", base, mine, single, goals["plan"])
-        yield compared(
-            f"{name}: whole run, {half:,} rows", base, spent["rows"]["whole"], single, float("inf")
-        )
+        yield compared(f"{name}: whole run, {half:,} rows", base, spent["rows"]["whole"], single, None)
         for how, goal in (("--bulk-delete", 1.0), ("--commit-each", 0.2)) if archive else ():
             what = f"{name}: whole run, {half:,} rows"
             if how in spent:

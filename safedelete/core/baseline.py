@@ -150,7 +150,7 @@ def nights(record: Record, name: str) -> tuple[list[Night], int]:
             run=past,
             target=here,
             season=season(past.plan, here, before),
-            fresh=max(0, size - owed),
+            fresh=max(0, size - still_left(owed, here)),
             left=left,
             weight=past.teaches if past.teaches in (1, 2) else 0,
             partial=drained or cut_short(past.plan, here),
@@ -185,13 +185,20 @@ def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
 def left_behind(past: PastRun, target: TargetPlan) -> int:
     """Return how many eligible items a successful run left: blocked ones, or the rest of a backlog.
 
+    What it found gone or changed is over: should it match again, somebody has made it match.
+
     A run that does not say what it deleted is taken to have deleted what it planned.
     """
     size = whole(target, past.plan.portion)
     if size is None:
         return 0
-    deleted = past.deleted.get(target.name, target.items)
-    return max(0, size - deleted) if known(deleted) else 0
+    deleted, over = past.deleted.get(target.name, target.items), past.over.get(target.name, 0)
+    return max(0, size - deleted - over) if known(deleted) and known(over) else 0
+
+
+def still_left(left: int, target: TargetPlan) -> int:
+    """Return how much of what a run left behind is there on a later night: never more than that night found."""
+    return min(left, target.left) if known(target.left) else left
 
 
 def month_bits(day: datetime) -> int:
@@ -202,7 +209,9 @@ def month_bits(day: datetime) -> int:
 def profile(target: TargetPlan) -> AgeProfile | None:
     """Return the day-by-day picture where there is a usable one."""
     ages = target.ages
-    return ages if isinstance(ages, AgeProfile) and target.cutoff is not None else None
+    if not isinstance(ages, AgeProfile) or target.cutoff is None:
+        return None
+    return ages if known(ages.older) and all(known(rows) for _, rows in ages.days) else None
 
 
 def between(ages: AgeProfile, start: float, end: float) -> float:
@@ -224,7 +233,8 @@ def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -
     partial = sorted((p for p in history if p.state != "succeeded" and p.deleted), key=_rank)
     for past in {p.run: p for p in partial}.values():
         at = past.plan.as_of
-        if past.plan.job != plan.job or at.tzinfo is None or (last is not None and at <= last):
+        mine = at == plan.as_of  # an interrupted run that is decided on again
+        if past.plan.job != plan.job or at.tzinfo is None or mine or (last is not None and at <= last):
             continue
         for name, deleted in past.deleted.items():
             if known(deleted):

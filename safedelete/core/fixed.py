@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 from safedelete.core.baseline import DAY, Night, Record, known
@@ -137,6 +138,7 @@ def changed(plan: Plan, record: Record) -> Iterator[Finding]:
             f"{_at(first.plan.as_of)}: the clock went backwards by {first.plan.as_of - plan.as_of}.",
             numbers={
                 "runs": ",".join(p.run for p in record.later),
+                "earlier": len(record.runs),
                 "seconds": (first.plan.as_of - plan.as_of).total_seconds(),
             },
         )
@@ -187,7 +189,7 @@ def share(
         most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, top)))
         if foreseen:
             most = max(most, SHARE_FORESEEN)
-        limit = most * total
+        limit = float(Fraction(str(most)) * total)
         if size > limit and limit < lowest:
             found = finding(
                 "SD114",
@@ -211,6 +213,11 @@ def unknowns(target: TargetPlan) -> Iterator[Finding]:
             ("bytes", target.bytes),
         )
         if isinstance(count, Unknown)
+    ]
+    missing += [
+        f"{label}: {_said(count)}"
+        for label, count in (("total", target.total), ("rows out of time", target.late))
+        if isinstance(count, int) and not known(count)
     ]
     if missing:
         yield finding("SD305", f"{target.name}: not known: {'; '.join(missing)}.", target=target.name)
@@ -245,7 +252,7 @@ def _fraction(target: TargetPlan, most: float) -> Iterator[Finding]:
             f"{target.name}: max_fraction is set, but the total is {_said(total)}.",
             target=target.name,
         )
-    elif known(items) and items > most * total:
+    elif known(items) and items > Fraction(str(most)) * total:  # 0.29 * 100 is less than 29
         yield finding(
             "SD102",
             f"{target.name}: would delete {items:,} of {total:,} ({items / max(total, 1):.1%}); "

@@ -21,6 +21,7 @@ from safedelete.core.baseline import (
     month_bits,
     nights,
     profile,
+    still_left,
     whole,
 )
 from safedelete.core.baseline import season as season_of
@@ -34,6 +35,9 @@ from safedelete.core.volume import NEVER_BEFORE, SPREAD_PARTS, Sample, Usual, ju
 
 UNTRIED: Final = 0.1
 """Share of the table that passes while runs exist but none of them teaches (a new table purging nothing)."""
+
+TAKEN: Final = 10.0
+"""Rows that a first night's cascade may take for each item: orders have lines, and a handful each is what tables are made for."""
 
 CREEP: Final = 4.0
 """The last 14 nights against those 60 to 90 nights ago: more than this times as much is named."""
@@ -67,7 +71,7 @@ class Look:
         self.past, self.damaged = nights(record, target.name)
         last = record.runs[-1] if record.runs else None
         self.season = season_of(plan, target, last)
-        self.rest = self.past[-1].left if self.past and self.past[-1].run is last else 0
+        self.rest = still_left(self.past[-1].left, target) if self.past and self.past[-1].run is last else 0
         self.size = whole(target, plan.portion)
 
     def decide(self) -> None:
@@ -128,9 +132,7 @@ class Look:
 
     def _bound(self, usual: Usual, forecast: Forecast | None, table: float) -> _Bound:
         if forecast is not None:
-            if forecast.before is None:
-                return _Bound(forecast.limit, "forecast", "SD210")
-            believed = forecast.before if usual.expected is None else max(forecast.before, usual.limit)
+            believed = self._believed(usual, forecast.before, table)
             if believed < forecast.limit:
                 return _Bound(believed, "forecast jumped", "SD211")
             return _Bound(forecast.limit, "forecast", "SD210")
@@ -140,11 +142,22 @@ class Look:
             return _Bound(max(NEVER_BEFORE, UNTRIED * table), "no usable history", "SD201")
         return _Bound(0.0, "no history", "SD200")
 
-    def _provisional(self, usual: Usual, bound: _Bound, size: int) -> tuple[Usual, _Bound]:
-        """Let the time column's own coming days stand in for a baseline, where there is none."""
+    def _believed(self, usual: Usual, before: float | None, table: float) -> float:
+        """Return how far the last run's forecast is believed: as far as something else bears it out."""
+        others = [] if before is None else [before]
+        if usual.expected is not None:
+            others.append(usual.limit)
+        if before is None:
+            # The second night, or the second under a new definition.
+            stand_in = self._stand_in()[0]
+            others += [stand_in.limit] if stand_in is not None else []
+        return max(others, default=max(NEVER_BEFORE, UNTRIED * table))
+
+    def _stand_in(self) -> tuple[Usual | None, int]:
+        """Judge by the time column's own coming days; also says how many there are."""
         ages = profile(self.target)
         if ages is None or self.target.cutoff is None:
-            return usual, bound
+            return None, 0
         # Days nearer than the retention are still being written: only whole ones say what a night brings.
         period = self.target.period
         whole_days = max(1, int(period / DAY)) if period else ages.ahead
@@ -155,15 +168,20 @@ class Look:
             day = self.target.cutoff + d * DAY + SEASON
             samples.append(Sample(counts.get(d, 0), Season(1.0, day.weekday(), month_bits(day))))
         stand_in = judge(samples, self.season)
-        if stand_in.expected is None:
+        return None if stand_in.expected is None else stand_in, len(samples)
+
+    def _provisional(self, usual: Usual, bound: _Bound, size: int) -> tuple[Usual, _Bound]:
+        """Let the time column's own coming days stand in for a baseline, where there is none."""
+        stand_in, days = self._stand_in()
+        if stand_in is None:
             return usual, bound
         self.found.append(
             finding(
                 "SD304",
-                f"{self.target.name}: no earlier run to compare with; the next {len(samples)} days of the time "
+                f"{self.target.name}: no earlier run to compare with; the next {days} days of the time "
                 f"column say about {stand_in.expected:,.0f} a night, tonight is {size:,}.",
                 target=self.target.name,
-                numbers={"days": len(samples), "expected": stand_in.expected, "items": size},
+                numbers={"days": days, "expected": stand_in.expected, "items": size},
             )
         )
         return stand_in, _Bound(stand_in.limit, f"provisional, {stand_in.rule}", "SD205")
@@ -299,6 +317,10 @@ class Look:
                     taken = [(n, t.get(table, 0)) for n, t in takes]
                     self._part("cascade", "SD204", table, rows, taken, lift)
 
+    @property
+    def _items_tonight(self) -> int:
+        return self.target.items if known(self.target.items) else 0
+
     def _part(
         self,
         measure: str,
@@ -308,9 +330,18 @@ class Look:
         values: Sequence[tuple[Night, object]],
         lift: float,
     ) -> None:
-        samples = [
-            Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
-        ]
+        portion = cut_short(self.plan, self.target)
+        if portion:
+            # How many items a portion has was decided beforehand; what each of them brings along was not.
+            samples = [
+                Sample(round(value * self._items_tonight / n.target.items), n.season, n.weight)
+                for n, value in values
+                if known(value) and known(n.target.items) and n.target.items
+            ]
+        else:
+            samples = [
+                Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
+            ]
         usual = judge(samples, self.season, spread=SPREAD_PARTS)
         if tonight == 0 and usual.expected is None:
             return
@@ -318,8 +349,10 @@ class Look:
         if usual.expected is None:
             taught = any(s.weight for s in samples)
             limit, rule = (NEVER_BEFORE, "never before") if taught and measure != "bytes" else (inf, rule)
-        if cut_short(self.plan, self.target):
-            limit, rule = inf, "portion"
+            if measure == "cascade" and not taught:
+                limit, rule = max(NEVER_BEFORE, TAKEN * self._items_tonight), "first night"
+        elif portion:
+            rule = f"portion, {rule}"
         stop = tonight > limit
         self.measures.append(
             Measure(

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import exp, log, sqrt
 from typing import Final
 
-from safedelete.core.baseline import DAY, Night, between, profile
+from safedelete.core.baseline import DAY, Night, between, known, profile
 from safedelete.core.plan import Plan, TargetPlan
 from safedelete.core.volume import ENOUGH, NEVER_BEFORE, median
 
@@ -39,7 +39,10 @@ PRIOR_WEIGHT: Final = 5.0
 """Errors that the assumption is worth."""
 
 SEEN: Final = 1.3
-"""Times the second-largest error: a job whose forecasts are now and then far off is given that room."""
+"""Times the second-largest error: a job whose forecasts are now and then far off is given that room.
+
+On top of that error no more than ``LEAST``: two approved surges must not open the way for one far above them.
+"""
 
 SMALL: Final = 3.0
 """Limit at least (sqrt(forecast) + this) squared: whole numbers of few rows are noisy whatever the ratio."""
@@ -87,14 +90,15 @@ def foresee(nights: Sequence[Night], plan: Plan, target: TargetPlan) -> Forecast
     if not coming:
         return None
     errors = _errors(same)
-    tolerance = _tolerance(errors)
+    usual = _tolerance(errors)
+    tolerance = max(usual, _seen(errors))
     expected = coming[0]
     older = coming[1:]
     return Forecast(
         expected=expected,
         limit=_room(expected, tolerance),
         before=_room(median(older), tolerance) if older else None,
-        low=expected / max(FEW, exp(2 * tolerance)) if expected >= NEVER_BEFORE else 0.0,
+        low=expected / max(FEW, exp(2 * usual)) if expected >= NEVER_BEFORE else 0.0,
         errors=len(errors),
         tolerance=exp(tolerance),
     )
@@ -107,7 +111,7 @@ def late_room(nights: Sequence[Night], expected: float) -> tuple[float, float]:
         nights: The target's earlier nights.
         expected: What tonight should bring.
     """
-    earlier = sorted(float(n.target.late) for n in nights if n.weight and isinstance(n.target.late, int))
+    earlier = sorted(float(n.target.late) for n in nights if n.weight and known(n.target.late))
     limit = max(NEVER_BEFORE, LATE_SHARE * expected, *(2.0 * second for second in earlier[-2:-1]))
     quiet = max(NEVER_BEFORE, 3.0 * median(earlier)) if earlier else NEVER_BEFORE
     return limit, min(limit, quiet)
@@ -150,7 +154,7 @@ def _errors(same: Sequence[Night]) -> list[float]:
 
 
 def _tolerance(errors: Sequence[float]) -> float:
-    """Return the tolerance as a log ratio: the bias and, on top, the spread or the least, or what was seen before."""
+    """Return the tolerance as a log ratio: the bias and, on top, the spread or the least."""
     ordered = sorted(errors)
     count = len(ordered)
     bias = deviation = 0.0
@@ -162,8 +166,15 @@ def _tolerance(errors: Sequence[float]) -> float:
         swing = 0.5 * (ordered[round(0.84 * last)] - ordered[round(0.16 * last)])
         deviation = max(1.4826 * median([abs(e - middle) for e in ordered]), swing)
     sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
-    seen = SEEN * ordered[-2] if count >= ENOUGH else 0.0
-    return max(bias + max(LEAST, SPREAD * sigma), seen)
+    return bias + max(LEAST, SPREAD * sigma)
+
+
+def _seen(errors: Sequence[float]) -> float:
+    """Return the room, as a log ratio, for a surge such as there have been."""
+    if len(errors) < ENOUGH:
+        return 0.0
+    second = sorted(errors)[-2]
+    return min(SEEN * second, second + LEAST)
 
 
 def _room(expected: float, tolerance: float) -> float:

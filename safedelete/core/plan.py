@@ -84,6 +84,7 @@ class TargetPlan:
         late: Rows that became eligible out of time: they match at the cutoff of the last successful run, which
             should have left none; None where there is no such run. What that run itself left behind (blocked,
             a portion's rest) is already taken off.
+        left: What was taken off: rows that the last run left behind and that match still; None where nothing says.
         cutoff: The instant the items are older than, exclusive; None for a purge without a time.
         period: The retention: how far the cutoff lies behind the plan's instant; None as above.
         cascades: What happens to other tables.
@@ -109,6 +110,7 @@ class TargetPlan:
     nulls: Count = 0
     ageless: Count | None = None
     late: Count | None = None
+    left: Count | None = None
     cutoff: datetime | None = None
     period: timedelta | None = None
     cascades: tuple[Cascade, ...] = ()
@@ -161,6 +163,7 @@ class PastRun:
         state: The final run state, by value (``succeeded``, ``refused``, …).
         finished_at: When it ended; None where it never did.
         deleted: Items deleted, by target name.
+        over: Items sealed that were gone, or did not match any more, when their turn came, by target name.
         teaches: How the run enters the baseline when it succeeded: as one run, as none (``--one-off``), or as two
             (``--usual``).
         overrules: Ids of runs that had the wrong clock, named by the finding SD112 that this run's approval
@@ -172,5 +175,6 @@ class PastRun:
     state: str
     finished_at: datetime | None = None
     deleted: Mapping[str, int] = field(default_factory=dict)
+    over: Mapping[str, int] = field(default_factory=dict)
     teaches: Literal[0, 1, 2] = 1
     overrules: tuple[str, ...] = ()

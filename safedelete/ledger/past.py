@@ -10,10 +10,23 @@ from safedelete.core.plan import PastRun
 from safedelete.core.run import RunState
 from safedelete.ports import RunRecord
 
-TAUGHT: Final = frozenset({RunState.SUCCEEDED, RunState.REFUSED, RunState.FAILED, RunState.INCOMPLETE})
-"""Finished runs that the guard may look at; it decides itself which of them teach."""
+TAUGHT: Final = frozenset(
+    {
+        RunState.SUCCEEDED,
+        RunState.REFUSED,
+        RunState.FAILED,
+        RunState.INCOMPLETE,
+        RunState.INTERRUPTED,
+        RunState.ABANDONED,
+        RunState.CANCELLED,
+        RunState.CRASHED,
+    }
+)
+"""Runs that the guard may look at; it decides itself which of them teach, and what the others have deleted since."""
 
 _WRONG_CLOCK: Final = "SD112"
+_FEW: Final = 2
+"""Runs that may lie after the approved one though there are fewer before it."""
 
 
 def past_runs(records: Iterable[RunRecord]) -> list[PastRun]:
@@ -25,6 +38,7 @@ def past_runs(records: Iterable[RunRecord]) -> list[PastRun]:
             state=record.state.value,
             finished_at=record.finished_at,
             deleted={name: tally.deleted for name, tally in record.tally.items()},
+            over={name: tally.gone + tally.changed for name, tally in record.tally.items()},
             teaches=record.teaches,
             overrules=_overrules(record),
         )
@@ -40,5 +54,10 @@ def _overrules(record: RunRecord) -> tuple[str, ...]:
         return ()
     if _WRONG_CLOCK not in decision.approval.codes:
         return ()
-    named = [str(f.numbers.get("runs") or "") for f in decision.findings if f.code == _WRONG_CLOCK]
-    return tuple(run for text in named for run in text.split(",") if run)
+    wrong: list[str] = []
+    for found in decision.findings:
+        if found.code == _WRONG_CLOCK:
+            later = [run for run in str(found.numbers.get("runs") or "").split(",") if run]
+            # Where most runs lie after this one, it is this one's clock that was wrong.
+            wrong += later if len(later) <= max(_FEW, int(found.numbers.get("earlier") or 0)) else []
+    return tuple(wrong)

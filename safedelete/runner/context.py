@@ -322,9 +322,11 @@ def without_left(plan: Plan, last: PastRun) -> Plan:
 def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) -> TargetPlan:
     if before is None or not isinstance(target.late, int) or not isinstance(before.eligible, int):
         return target
+    # Of all that were eligible: also those that reading found unfit to be sealed are there still.
     gone = last.deleted.get(target.name, before.items)
-    left = max(0, before.eligible - gone) if isinstance(gone, int) else 0
-    return replace(target, late=max(0, target.late - left))
+    left = max(0, before.eligible - gone - last.over.get(target.name, 0)) if isinstance(gone, int) else 0
+    left = min(left, target.late)
+    return replace(target, late=target.late - left, left=left)
 
 
 def never_acceptable(codes: Iterable[str]) -> list[str]:

@@ -317,8 +317,10 @@ def test_blocked_rows_that_come_back_every_night_are_not_new() -> None:
 def test_objects_of_a_portion_are_bounded_by_the_portion() -> None:
     history = [ran(plan(0, 10, eligible=1000, portion=10, objects=20, ages=ages(5)))]
     decision = look(plan(1, 10, eligible=995, portion=10, objects=40, ages=ages(5)), history)
-    assert measure(decision, "objects").rule == "portion"
+    assert measure(decision, "objects").rule == "portion, floor"
     assert approved(decision)
+    decision = look(plan(1, 10, eligible=995, portion=10, objects=400, ages=ages(5)), history)
+    assert codes(decision) == ["SD202"]
 
 
 def test_future_days_are_read_off_the_picture_in_proportion() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from safedelete.cli.arguments import File, FromFile, Json, Names, Run
 from safedelete.cli.common import every_job, load, needed, print_json, show_report, work
-from safedelete.errors import ConfigError, ExitCode
+from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +87,12 @@ def status(
     from safedelete.cli import text
     from safedelete.cli.document import health_document
 
-    jobs = load(file).pick(names or [])
+    try:
+        jobs = load(file).pick(names or [])
+    except SafeDeleteError as error:
+        if notify:
+            wiring.tell_unloadable(file, error)
+        raise
     found = wiring.status(jobs, notify=notify)
     pauses = {job.name: wiring.paused(job) for job in jobs}
     if as_json:

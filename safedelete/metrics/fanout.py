@@ -54,17 +54,27 @@ def call(
         [(note.name, [(message.job, partial(note.call, message)) for message in messages]) for note in notes],
         clock,
         seconds,
+        _SOMEBODY,
     )
 
 
-def _deliver(receivers: Sequence[tuple[str, Posts]], clock: Clock, seconds: float) -> None:
+_SINK: Final = ("a metrics sink {}; the run goes on without it", "sink")
+_SOMEBODY: Final = ("a message is not delivered: its receiver {}", "to")
+
+
+def _deliver(
+    receivers: Sequence[tuple[str, Posts]],
+    clock: Clock,
+    seconds: float,
+    said: tuple[str, str] = _SINK,
+) -> None:
     """Have each receiver's posts sent by a thread of its own.
 
     So one that hangs holds up neither the others nor the run. A thread that is still busy afterwards is left to itself;
     it is a daemon, and ends with the process at the latest.
     """
     threads = [
-        threading.Thread(target=_each, args=(name, posts), name=f"safedelete-{name}", daemon=True)
+        threading.Thread(target=_each, args=(name, posts, said), name=f"safedelete-{name}", daemon=True)
         for name, posts in receivers
     ]
     end = clock.uptime() + seconds
@@ -73,23 +83,14 @@ def _deliver(receivers: Sequence[tuple[str, Posts]], clock: Clock, seconds: floa
     for (name, posts), thread in zip(receivers, threads, strict=True):
         thread.join(max(0.0, end - clock.uptime()))
         if thread.is_alive():
-            log.warning(
-                "a metrics sink hangs; the run goes on without it",
-                sink=name,
-                job=posts[0][0],
-                seconds=seconds,
-            )
+            log.warning(said[0].format("hangs"), **{said[1]: name}, job=posts[0][0], seconds=seconds)
 
 
-def _each(name: str, posts: Posts) -> None:
+def _each(name: str, posts: Posts, said: tuple[str, str]) -> None:
     for job, post in posts:
         try:
             post()
         # Whatever a sink's library raises, the run's result is not its business.
         except Exception as error:
-            log.warning(
-                "a metrics sink failed; the run goes on without it",
-                sink=name,
-                job=job,
-                error=f"{type(error).__name__}: {error}",
-            )
+            why = f"{type(error).__name__}: {error}"
+            log.warning(said[0].format("failed"), **{said[1]: name}, job=job, error=why)

@@ -10,7 +10,17 @@ from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.sql.inflight import followed
 from safedelete.wiring.connect import buckets_of, cancel_statements
 from safedelete.wiring.lint import Deployment, PlatformName, lint_jobs
-from safedelete.wiring.operate import Paused, cancel, ledgers, pause, paused, prune_ledger, status, unpause
+from safedelete.wiring.operate import (
+    Paused,
+    cancel,
+    ledgers,
+    pause,
+    paused,
+    prune_ledger,
+    status,
+    tell_unloadable,
+    unpause,
+)
 from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
 from safedelete.wiring.setup import init, init_sql
@@ -62,6 +72,7 @@ __all__ = [
     "shown",
     "status",
     "story",
+    "tell_unloadable",
     "unpause",
 ]
 

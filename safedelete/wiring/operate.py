@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -18,9 +19,9 @@ from safedelete.errors import ConfigError, ExitCode, LockHeldError, SafeDeleteEr
 from safedelete.ledger.prune import Pruned, prune
 from safedelete.ledger.store import SqlLedger
 from safedelete.metrics.fanout import call
-from safedelete.metrics.notify import Message, message_about
+from safedelete.metrics.notify import Message, Note, message_about
 from safedelete.phases.parts import Progress, quiet
-from safedelete.ports import Ledger, Notice, RunChange, RunRecord, holding
+from safedelete.ports import Clock, Ledger, Notice, RunChange, RunRecord, holding
 from safedelete.runner import review
 from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
@@ -190,21 +191,35 @@ def status(jobs: Sequence[Declared], *, now: datetime | None = None, notify: boo
     try:
         found = _healths(jobs, settings, now or clock.now())
     except SafeDeleteError as error:
-        line = f"safedelete: it cannot be told how {', '.join(job.name for job in jobs)} stand"
-        call(called, [Message("", line, f"{line}\n{error}", {"health": None, "message": str(error)})], clock)
+        _call_for(called, f"how {', '.join(job.name for job in jobs)} stand", error, clock)
         raise
-    ill = [message_about(health, settings.environment) for health in found if not health.ok]
+    ill = [message_about(health, environment) for health, environment in found if not health.ok]
     if ill:
         call(called, ill, clock)
-    return found
+    return [health for health, _ in found]
 
 
-def _healths(jobs: Sequence[Declared], settings: Settings, at: datetime) -> list[Health]:
+def tell_unloadable(file: Path, error: SafeDeleteError) -> None:
+    """Tell those that ``$SAFEDELETE_NOTIFY`` names that nothing can be known of the jobs of a file that does not load.
+
+    Raises:
+        ConfigError: The variable names nobody, or somebody wrongly.
+    """
+    _call_for(callers(Settings.read()), f"how the jobs of {file} stand", error, SystemClock())
+
+
+def _call_for(called: Sequence[Note], what: str, error: SafeDeleteError, clock: Clock) -> None:
+    line = f"safedelete: it cannot be told {what}"
+    call(called, [Message("", line, f"{line}\n{error}", {"health": None, "message": str(error)})], clock)
+
+
+def _healths(jobs: Sequence[Declared], settings: Settings, at: datetime) -> list[tuple[Health, str]]:
+    """Return the health of each job, and the environment that its ledger is bound to."""
     found = []
     for job in jobs:
         with ledger_opened(settings, job) as (_, ledger):
-            ledger.binding()
-            found.append(judge(_story(job, ledger), at))
+            environment = ledger.binding().environment
+            found.append((judge(_story(job, ledger), at), environment))
     return found
 
 

@@ -327,12 +327,19 @@ def test_a_run_that_never_began_calls_somebody_too(world: World, listener: Liste
 
     listener.status = 500
     failed = world.cli("status", jobs, "--notify", **notify, expect=1)
-    assert any(line["event"].startswith("a metrics sink failed") for line in failed.log)
+    assert any(line["event"] == "a message is not delivered: its receiver failed" for line in failed.log)
     listener.status = 200
     listener.sent.clear()
     world.cli("status", jobs, "--notify", **notify, SAFEDELETE_LEDGER_URL="sqlite:////no/such.db", expect=7)
     assert "it cannot be told how reminders stand" in json.loads(listener.sent[0].body)["text"]
     assert "names nobody" in world.cli("status", jobs, "--notify", expect=2).said
+
+    nothing = jobs.with_name("no-such-file.py")
+    before = len(listener.sent)
+    world.cli("status", nothing, **notify, expect=2)
+    assert len(listener.sent) == before, "only where it is asked for"
+    world.cli("status", nothing, "--notify", **notify, expect=2)
+    assert "it cannot be told how the jobs of" in json.loads(listener.sent[-1].body)["text"]
 
 
 def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Literal
@@ -313,9 +313,11 @@ def approve(
     approval = wiring.approve(
         every_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
+    from safedelete.cli.text import taught
+
     typer.echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
-        f"Accepted: {', '.join(approval.codes)}. Nothing was deleted.\n"
+        f"Accepted: {', '.join(approval.codes)}. {taught(approval)} Nothing was deleted.\n"
         f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
     )
 
@@ -388,7 +390,7 @@ def show(
             )
             return
         _, past = wiring.story(jobs, record.run)
-        typer.echo(text.run(record, approval, past, said(file)))
+        typer.echo(text.run(record, approval, past, said(file), datetime.now(UTC)))
         for line in text.items(record, batches, everything=items):
             typer.echo(line)
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from tabulate import tabulate
 
@@ -17,11 +18,12 @@ from safedelete.core.decision import Approval, Approved, Decision, Finding, Refu
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Count, Plan, TargetPlan
 from safedelete.core.run import RunState
-from safedelete.core.say import sentence
+from safedelete.core.say import refusing, sentence
 from safedelete.core.status import Health
 from safedelete.ledger.prune import Pruned
 from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Notice, Proof, RunRecord, StoredBatch, Verdict
+from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.runner.report import Report
 
 SHOWN = 20
@@ -55,7 +57,7 @@ def plan(report: Report, file: str = "FILE") -> str:
             lines.append(f"To delete exactly this: safedelete execute {report.run} --file {file}")
     elif isinstance(report.decision, Refused):
         lines.append(
-            "A plan that is not sealed cannot be approved: seal it with --save, or let `run` refuse it."
+            "A plan that is not sealed cannot be approved: seal it with `plan --save`, or let `run` refuse it."
         )
     return "\n".join(lines)
 
@@ -106,9 +108,7 @@ def decision(made: Decision | None) -> str:
     """Say what the guard decided and why."""
     if made is None:
         return ""
-    codes = ", ".join(dict.fromkeys(f.code for f in made.findings if f.severity == "refuse"))
-    head = "Guard: approved." if isinstance(made, Approved) else f"Guard: REFUSED [{codes}]."
-    lines = [head]
+    lines = [f"Guard: {_verdict(made)}."]
     kinds = {target.name: target.kind for target in made.plan.targets}
     for measure in made.measures:
         kind = kinds.get(measure.target, "rows")
@@ -117,8 +117,37 @@ def decision(made: Decision | None) -> str:
         lines.append(f"  {measure.target}: {said}")
     lines += [finding(one) for one in made.findings]
     if isinstance(made, Approved) and made.approval is not None:
-        lines.append(f"  Accepted once by {made.approval.who}: {made.approval.reason}")
+        lines.append(
+            f"  Accepted once by {made.approval.who}: {made.approval.reason}. {taught(made.approval)}"
+        )
     return "\n".join(lines)
+
+
+def _verdict(made: Decision) -> str:
+    if isinstance(made, Refused):
+        return f"REFUSED {refusing(made)}"
+    if made.approval is not None:
+        return f"refused [{', '.join(made.approval.codes)}], and accepted once"
+    return "approved"
+
+
+def taught(approval: Approval) -> str:
+    """Say what an approved run teaches the guard."""
+    return {
+        0: "It never teaches the guard what is usual (--one-off).",
+        1: "It enters the baseline as an ordinary run.",
+        2: "It counts twice in the baseline (--usual).",
+    }[approval.teaches]
+
+
+def _why(record: RunRecord) -> str:
+    """Say in a few words why a run ended as it did, and who had accepted it."""
+    made = record.decision
+    if isinstance(made, Approved) and made.approval is not None:
+        return f"accepted by {made.approval.who}: {made.approval.reason}; {record.reason}"
+    if isinstance(made, Refused):
+        return f"{refusing(made)} {record.reason}".strip()
+    return record.reason
 
 
 def proofs(report: Report) -> str:
@@ -151,7 +180,7 @@ def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
                 planned(record),
                 total.deleted if record.tally else "",
                 total.failed + total.unknown if record.tally else "",
-                record.reason[:60],
+                _why(record)[:60],
             ]
         )
     done = "processed" if records[0].kind == "job" else "deleted"
@@ -196,7 +225,11 @@ def status(found: Sequence[Health], pauses: Mapping[str, Notice | None]) -> str:
 
 
 def run(
-    record: RunRecord, approval: Approval | None, past: Sequence[RunRecord] = (), file: str = "FILE"
+    record: RunRecord,
+    approval: Approval | None,
+    past: Sequence[RunRecord] = (),
+    file: str = "FILE",
+    now: datetime | None = None,
 ) -> str:
     """Lay out one recorded run, as it was decided then.
 
@@ -205,6 +238,7 @@ def run(
         approval: Its approval.
         past: The runs before it, newest first.
         file: The job file, quoted for a shell.
+        now: The instant, aware; without it, a refused run is taken to be young enough to be accepted.
     """
     lines = [
         f"Run {record.run} of {record.job}: {record.state.value}",
@@ -224,13 +258,19 @@ def run(
         lines.append(decision(record.decision))
         lines += _looked_at(record.plan, record.decision, past)
     if approval is not None:
-        lines.append(f"Approval by {approval.who} until {when(approval.expires_at)}: {approval.reason}")
+        lines.append(
+            f"Approval by {approval.who} until {when(approval.expires_at)}: {approval.reason}. {taught(approval)}"
+        )
     if record.tally:
         lines += ["", _tallies(record.tally.items(), record.kind)]
     if record.sealed_bytes:
         lines.append(f"Its sealed keys take {record.sealed_bytes:,} bytes in the ledger.")
     if record.state is RunState.REFUSED and isinstance(record.decision, Refused):
-        lines += ["", "Nothing was deleted.", *accept(record.decision, record.run, file)]
+        lines += ["", "Nothing was deleted."]
+        if now is not None and now >= record.started_at + APPROVAL_WINDOW:
+            lines.append("It waited for an approval for 24 hours, and that is over: plan again.")
+        else:
+            lines += accept(record.decision, record.run, file)
     return "\n".join(lines)
 
 

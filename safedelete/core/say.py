@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final
 
-from safedelete.core.decision import Measure
+from safedelete.core.decision import Decision, Measure
 from safedelete.core.plan import AgeProfile
 
 BURSTY: Final = 10.0
@@ -114,3 +114,9 @@ def _condensed(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
             yield f"  ({len(texts)} lines without rows)"
         else:
             yield from texts
+
+
+def refusing(made: Decision) -> str:
+    """Return the codes of the findings that refuse, as ``[SD201, SD212]``; empty where none does."""
+    codes = dict.fromkeys(f.code for f in made.findings if f.severity == "refuse")
+    return f"[{', '.join(codes)}]" if codes else ""

@@ -12,6 +12,7 @@ import structlog
 
 from safedelete.core.decision import Refused
 from safedelete.core.run import RESUMABLE, UNFINISHED, RunState
+from safedelete.core.say import refusing
 from safedelete.core.schedule import parse
 from safedelete.core.status import Health, JobStory, Seen, judge
 from safedelete.declare import Declared, Purge
@@ -250,8 +251,12 @@ def _seen(record: RunRecord) -> Seen:
         began_at=record.began_at,
         refused=isinstance(record.decision, Refused),
         failed=record.exit_code == ExitCode.STORE,
-        why=record.reason,
+        why=" ".join(filter(None, (_codes(record), record.reason))),
     )
+
+
+def _codes(record: RunRecord) -> str:
+    return refusing(record.decision) if isinstance(record.decision, Refused) else ""
 
 
 SHORTEST_KEEP: Final = timedelta(days=2)

@@ -26,6 +26,7 @@ from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
 from safedelete.ports import (
+    MOST_SKEW,
     Binding,
     Clock,
     Lease,
@@ -84,6 +85,7 @@ class PurgeContext:
         progress: Told how far each phase is.
         jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
         brakes: Asked before each batch for a reason to pause.
+        clocks: Each holds a database's clock against the host's, before a plan is sealed for later.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
         teller: Told when a run starts to work, and of earlier ones that crashed.
     """
@@ -104,6 +106,7 @@ class PurgeContext:
     progress: Progress
     jitter: Callable[[], float] = lambda: 0.0
     brakes: Sequence[Brake] = ()
+    clocks: Sequence[Callable[[], Proof]] = ()
     manifest: Path | None = None
     teller: Teller = field(default_factory=Silence)
 
@@ -325,6 +328,21 @@ def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) 
     gone = last.deleted.get(target.name, before.items)
     left = max(0, before.eligible - gone) if isinstance(gone, int) else 0
     return replace(target, late=max(0, target.late - left))
+
+
+def ahead(record: RunRecord, now: datetime) -> str:
+    """Say that a recorded plan bears an instant that has yet to come; empty when it bears none.
+
+    The clock was wrong when it was made, or is wrong now. What such a plan calls due may be due only on a later day, and by
+    no number of its own can anybody tell.
+    """
+    latest = max(record.started_at, record.started_at if record.plan is None else record.plan.as_of)
+    if latest <= now + MOST_SKEW:
+        return ""
+    return (
+        f"it was planned at {latest:%Y-%m-%d %H:%M:%S} UTC, which is {latest - now} after now: the host's clock was ahead "
+        "then, or is behind now"
+    )
 
 
 def never_acceptable(codes: Iterable[str]) -> list[str]:

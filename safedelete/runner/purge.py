@@ -60,11 +60,16 @@ def dry_run(ctx: PurgeContext) -> Report:
 
 
 def save(ctx: PurgeContext) -> Report:
-    """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing."""
+    """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing.
+
+    Raises:
+        PreflightError: A database's clock and the host's differ: what is sealed would be due by one of them alone.
+    """
     lease = ctx.enter()
     try:
         mark_crashed(ctx.ledger, ctx.job, ctx.teller)
         expire(ctx)
+        require([asked() for asked in ctx.clocks])
         run = ctx.begin()
         try:
             with _stoppable(ctx.stop.before):

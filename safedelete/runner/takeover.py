@@ -14,7 +14,7 @@ from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open, verify
 from safedelete.ports import Lease, Ledger, RunChange, RunRecord, Teller, holding
-from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
+from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext, ahead
 from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
 
@@ -132,7 +132,10 @@ def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Ap
     why = unfit(ctx, record)
     if why or record.plan is None:
         return why
-    age = ctx.clock.now() - record.plan.as_of
+    now = ctx.clock.now()
+    if early := ahead(record, now):
+        return early
+    age = now - record.plan.as_of
     return f"it is {age} old; resume_within is {ctx.resume_within}" if age > ctx.resume_within else ""
 
 

@@ -101,6 +101,18 @@ def test_a_run_that_does_not_fit_any_more_is_abandoned(changed: dict[str, Any], 
     assert world.total(run).total == 3
 
 
+def test_a_run_begun_while_the_clock_was_ahead_is_abandoned_once_it_is_right() -> None:
+    world = World(expired=3)
+    world.clock.shift(timedelta(days=2))
+    run = in_doubt(world)
+    world.clock.shift(-timedelta(days=2))
+    with suppress(RefusedError):
+        world.process("host:2").run()
+    record = world.ledger.record(run)
+    assert record.state is S.ABANDONED
+    assert "the host's clock was ahead then" in record.reason
+
+
 def test_what_is_resumed_is_proven_again() -> None:
     world = World(expired=3)
     run = in_doubt(world)

@@ -217,9 +217,12 @@ class PurgeContext:
             return ()
 
     def decide_again(self, record: RunRecord) -> Decision:
-        """Ask the guard about a sealed plan under the limits as they are now, and under its approval."""
+        """Ask the guard about a sealed plan under the limits as they are now, and under its approval.
+
+        The approval is the one that a person recorded: what the run's own row says of it, whoever may run may have written.
+        """
         assert record.plan is not None
-        approval = record.decision.approval if isinstance(record.decision, Approved) else None
+        approval = self.ledger.approval(record.run) if claimed(record) is not None else None
         # It was begun while its approval held; that it takes longer takes nothing back.
         return self.decide(record.plan, approval, at=None if approval is None else approval.at)
 
@@ -328,6 +331,11 @@ def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) 
     gone = last.deleted.get(target.name, before.items)
     left = max(0, before.eligible - gone) if isinstance(gone, int) else 0
     return replace(target, late=max(0, target.late - left))
+
+
+def claimed(record: RunRecord) -> Approval | None:
+    """Return the approval that a run's own row says it was begun under."""
+    return record.decision.approval if isinstance(record.decision, Approved) else None
 
 
 def ahead(record: RunRecord, now: datetime) -> str:

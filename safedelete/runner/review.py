@@ -10,6 +10,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import EXECUTABLE, RESUMABLE, RunState
 from safedelete.errors import ExitCode, LedgerError, RefusedError, StalePlanError
+from safedelete.phases.halt import require_sealed
 from safedelete.ports import Clock, Lease, Ledger, RunChange, RunRecord
 from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, ahead, never_acceptable
 from safedelete.runner.report import Report
@@ -44,6 +45,7 @@ def approve(
     Raises:
         StalePlanError: The run is not one that waits for an approval, or was planned by a clock that was ahead.
         RefusedError: A finding that no approval can accept.
+        LedgerError: The plan is not the one that was sealed: either was damaged or edited.
     """
     record = ledger.record(run)
     if (
@@ -79,6 +81,8 @@ def approve(
             hint="What could not be counted cannot be accepted by a person either. Repair it and plan again.",
             run=record.run,
         )
+    # A person accepts the numbers shown; they have to be those of the keys that would be deleted.
+    require_sealed(record.plan, record.run, ledger)
     approval = Approval(
         run=record.run,
         digest=record.plan.digest,

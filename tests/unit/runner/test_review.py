@@ -247,6 +247,23 @@ def test_an_approval_for_other_keys_is_no_approval() -> None:
         purge.execute_sealed(world.process(**LIMITS).ctx, run)
 
 
+def test_a_plan_that_shows_less_than_was_sealed_is_not_approved() -> None:
+    """Whoever may write the run may make it look small to the approver."""
+    world = World(expired=3)
+    run = refused(world)
+    record = world.ledger.record(run)
+    assert record.plan is not None
+    small = dataclasses.replace(record.plan.targets[0], items=1, eligible=1)
+    plan = dataclasses.replace(record.plan, targets=(small,))
+    world.ledger._runs[run] = dataclasses.replace(record, plan=plan)
+    with pytest.raises(LedgerError, match="different numbers of items of uploads"):
+        accept(world, run)
+    world.ledger._runs[run] = dataclasses.replace(record, plan=dataclasses.replace(record.plan, digest="x"))
+    with pytest.raises(LedgerError, match="not those that were approved"):
+        accept(world, run)
+    assert world.ledger.approval(run) is None
+
+
 def test_an_approval_covers_the_findings_it_was_given_for_and_no_other() -> None:
     world = World(expired=3)
     run = refused(world)

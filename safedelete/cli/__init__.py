@@ -27,6 +27,7 @@ def _command() -> Callable[..., object]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     from safedelete.cli.common import chosen, exit_for, print_json
+    from safedelete.core.printable import printable
     from safedelete.core.redact import scrubbed
     from safedelete.errors import ExitCode, SafeDeleteError
 
@@ -36,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _command()(args=given, prog_name="safedelete")
     except SafeDeleteError as error:
         if os.environ.get("SAFEDELETE_DEBUG"):
-            sys.stderr.write(scrubbed(traceback.format_exc()))
+            sys.stderr.write(printable(scrubbed(traceback.format_exc())))
         if "--json" in given and not chosen.answered:
             from safedelete.cli.document import error_document
 
             print_json(error_document(error))
         sys.exit(exit_for(error))
     except Exception:
-        sys.stderr.write(scrubbed(traceback.format_exc()))
+        sys.stderr.write(printable(scrubbed(traceback.format_exc())))
         sys.exit(int(ExitCode.UNEXPECTED))
 
 

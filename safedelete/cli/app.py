@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
@@ -14,6 +15,7 @@ from safedelete.cli import operate
 from safedelete.cli.arguments import File, FromFile, Json, Name, Names, Run
 from safedelete.cli.common import (
     chosen,
+    echo,
     end,
     every_job,
     load,
@@ -47,7 +49,7 @@ def _version(*, wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version as installed
 
-        typer.echo(installed("safedelete-purge"))
+        echo(installed("safedelete-purge"))
         raise typer.Exit
 
 
@@ -97,13 +99,14 @@ def init(
 
     jobs = list(load(file).jobs.values()) if file is not None else []
     if sql:
-        typer.echo(wiring.init_sql(jobs), nl=False)
+        # For a database, not for a person; and every word of it is ours.
+        sys.stdout.write(wiring.init_sql(jobs))
         return
     created = wiring.init(jobs, adopt=adopt, environment=environment)
-    typer.echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
+    echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
     buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "none"
     whose = "the job file's database(s)" if jobs else "this database"
-    typer.echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
+    echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
 
 
 @app.command()
@@ -157,10 +160,10 @@ def check(
         )
     else:
         for report in reports:
-            typer.echo(text.proofs(report))
+            echo(text.proofs(report))
         for finding in findings:
-            typer.echo(text.finding(finding))
-        typer.echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
+            echo(text.finding(finding))
+        echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
     raise_first(failed, of=len(picked))
     broken = [finding.code for finding in findings if finding.severity == "refuse"]
     if broken:
@@ -212,12 +215,12 @@ def plan(
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
-            typer.echo(text.plan(report, quote(str(file))))
+            echo(text.plan(report, quote(str(file))))
     if as_json:
         print_json([report_document(report) for report in reports])
     else:
         for name in others:
-            typer.echo(f"{name}: a function, not a purge; there is nothing to plan.")
+            echo(f"{name}: a function, not a purge; there is nothing to plan.")
     end(reports)
 
 
@@ -315,7 +318,7 @@ def approve(
     )
     from safedelete.cli.text import taught
 
-    typer.echo(
+    echo(
         f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
         f"Accepted: {', '.join(approval.codes)}. {taught(approval)} Nothing was deleted.\n"
         f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
@@ -352,12 +355,12 @@ def history(
 
         write_page(html, [(job.name, records) for job, records in drawn])
         runs = sum(len(records) for _, records in drawn)
-        typer.echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
+        echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
         return
     for job, records in drawn:
-        typer.echo(text.history(job.name, records, limit=limit))
+        echo(text.history(job.name, records, limit=limit))
         if (notice := wiring.paused(job)) is not None:
-            typer.echo(text.pause(job.name, notice))
+            echo(text.pause(job.name, notice))
 
 
 @app.command()
@@ -390,9 +393,9 @@ def show(
             )
             return
         _, past = wiring.story(jobs, record.run)
-        typer.echo(text.run(record, approval, past, said(file), datetime.now(UTC)))
+        echo(text.run(record, approval, past, said(file), datetime.now(UTC)))
         for line in text.items(record, batches, everything=items):
-            typer.echo(line)
+            echo(line)
 
 
 operate.register(app)

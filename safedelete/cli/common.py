@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from safedelete.core.printable import printable
 from safedelete.core.redact import scrubbed
 from safedelete.errors import ConfigError, SafeDeleteError
 
@@ -32,12 +33,17 @@ class Chosen:
 chosen = Chosen()
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a text for a person. Everything that a verb says goes through here: none of it can command the terminal."""
+    typer.echo(printable(text), err=err)
+
+
 def exit_for(error: SafeDeleteError) -> int:
     """Print an error as a person needs it, and return its exit code."""
-    typer.echo(scrubbed(f"safedelete: {error}"), err=True)
-    typer.echo(error.deleted_sentence, err=True)
+    echo(scrubbed(f"safedelete: {error}"), err=True)
+    echo(error.deleted_sentence, err=True)
     if error.hint:
-        typer.echo(scrubbed("Hint: " + error.hint.replace("\n", "\n      ")), err=True)
+        echo(scrubbed("Hint: " + error.hint.replace("\n", "\n      ")), err=True)
     return int(error.exit_code)
 
 
@@ -45,7 +51,7 @@ def raise_first(failed: Sequence[tuple[str, SafeDeleteError]], *, of: int) -> No
     """Print what came of all jobs that could not be checked but the first, and raise that one's error."""
     for place, (name, error) in enumerate(reversed(failed), 1):
         if of > 1:
-            typer.echo(f"{name} could not be checked:", err=True)
+            echo(f"{name} could not be checked:", err=True)
         if place == len(failed):
             raise error
         exit_for(error)
@@ -110,7 +116,7 @@ def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(record_document(record))
     elif record.plan is not None:
-        typer.echo(text.refusal(record, past, quote(str(file))))
+        echo(text.refusal(record, past, quote(str(file))))
 
 
 def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bool) -> None:
@@ -121,12 +127,12 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
     if as_json:
         _print_with_items(report, job)
     else:
-        typer.echo(text.result(report, said(file)))
+        echo(text.result(report, said(file)))
         if report.run is not None and report.total.deleted != report.total.total:
             try:
                 with wiring.shown(job, report.run) as (record, _, batches):
                     for line in text.items(record, batches, everything=False):
-                        typer.echo(line)
+                        echo(line)
             except SafeDeleteError as error:
                 _cannot_show(error)
     end([report])
@@ -157,17 +163,17 @@ def _print_with_items(report: Report, job: Declared) -> None:
 
 def _cannot_show(error: SafeDeleteError) -> None:
     """Say that a run's record cannot be looked at: how the run itself ended stays what its exit code says."""
-    typer.echo(f"safedelete: the run's record cannot be shown: {error}", err=True)
+    echo(f"safedelete: the run's record cannot be shown: {error}", err=True)
 
 
 def print_json_of(document: Mapping[str, object], name: str, things: Iterable[object]) -> None:
     """Print one JSON document with one more member, a list of things that are never all in memory at once."""
     chosen.answered = True
-    head = json.dumps(document, indent=2, default=str, ensure_ascii=False)
+    head = printable(json.dumps(document, indent=2, default=str, ensure_ascii=False))
     sys.stdout.write(f"{head.removesuffix('}').rstrip()},\n  {json.dumps(name)}: [")
     separator = "\n"
     for thing in things:
-        sys.stdout.write(separator + json.dumps(thing, default=str, ensure_ascii=False))
+        sys.stdout.write(separator + printable(json.dumps(thing, default=str, ensure_ascii=False)))
         separator = ",\n"
     sys.stdout.write("]\n}\n")
 
@@ -175,8 +181,7 @@ def print_json_of(document: Mapping[str, object], name: str, things: Iterable[ob
 def print_json(document: object) -> None:
     """Print one JSON document."""
     chosen.answered = True
-    json.dump(document, sys.stdout, indent=2, default=str, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(printable(json.dumps(document, indent=2, default=str, ensure_ascii=False)) + "\n")
 
 
 def end(reports: list[Any]) -> None:

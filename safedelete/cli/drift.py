@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safedelete.cli.common import load, print_json
+from safedelete.cli.common import echo, load, print_json
 from safedelete.cli.render import on_aws
 from safedelete.core.redact import scrubbed
 from safedelete.errors import DriftError
@@ -55,15 +55,15 @@ def drift(
         print_json(document | {"unchecked": unchecked})
     else:
         for one in found:
-            typer.echo(f"[{one.kind}] {one.message}")
+            echo(f"[{one.kind}] {one.message}")
             if one.changes:
-                typer.echo("  A deploy of this repository would undo:")
+                echo("  A deploy of this repository would undo:")
             for change in one.changes:
-                typer.echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
+                echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
         for what in unchecked:
-            typer.echo(f"Not looked at: {what}.")
+            echo(f"Not looked at: {what}.")
         if not found:
-            typer.echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
+            echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
     if found:
         raise DriftError(
             f"{len(found)} difference(s) between AWS and what {file} and {path} render.",

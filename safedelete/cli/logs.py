@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from safedelete.core.printable import printable
 from safedelete.core.redact import redact, scrubbed
 from safedelete.metrics.tail import keep
 
@@ -26,6 +27,7 @@ def configure(*, verbose: bool) -> None:
             structlog.processors.format_exc_info,
             _scrub,
             keep,
+            *([_plain] if terminal else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
@@ -34,6 +36,11 @@ def configure(*, verbose: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _plain(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Let nothing that is logged command the terminal; the renderer's own colours come later. JSON escapes by itself."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _scrub(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

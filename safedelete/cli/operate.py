@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from safedelete.cli.arguments import File, FromFile, Json, Names, Run
-from safedelete.cli.common import every_job, load, needed, print_json, show_report, work
+from safedelete.cli.common import echo, every_job, load, needed, print_json, show_report, work
 from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
 
 
@@ -37,9 +37,9 @@ def pause(
         print_json([pause_document(one.job, one.notice) for one in made])
         return
     for one in made:
-        typer.echo(("" if one.changed else "Already ") + text.pause(one.job, one.notice))
+        echo(("" if one.changed else "Already ") + text.pause(one.job, one.notice))
     which = " ".join([quote(str(file)), *(names or [])])
-    typer.echo(f"Nothing was deleted. To let them run again: safedelete unpause {which}")
+    echo(f"Nothing was deleted. To let them run again: safedelete unpause {which}")
 
 
 def unpause(file: File, names: Names = None, as_json: Json = False) -> None:
@@ -54,7 +54,7 @@ def unpause(file: File, names: Names = None, as_json: Json = False) -> None:
         return
     for one in made:
         was = text.pause(one.job, one.notice) if one.notice is not None else f"{one.job}: was not paused."
-        typer.echo(f"Ended: {was}" if one.changed else was)
+        echo(f"Ended: {was}" if one.changed else was)
 
 
 def cancel(
@@ -98,7 +98,7 @@ def status(
     if as_json:
         print_json([health_document(one, pauses[one.job]) for one in found])
     else:
-        typer.echo(text.status(found, pauses))
+        echo(text.status(found, pauses))
     if not all(one.ok for one in found):
         raise typer.Exit(int(ExitCode.UNEXPECTED))
 
@@ -125,7 +125,7 @@ def prune_ledger(
         print_json([plain(one) | {"dry_run": dry_run} for one in made])
         return
     for one in made:
-        typer.echo(text.pruned(one, dry_run=dry_run))
+        echo(text.pruned(one, dry_run=dry_run))
 
 
 def _age(text: str) -> timedelta:

@@ -16,6 +16,7 @@ from safedelete.cli.series import MARKS, Point, Series, series
 from safedelete.cli.svg import described, drawing
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
+from safedelete.core.printable import printable
 from safedelete.core.say import sentence
 from safedelete.errors import ConfigError
 from safedelete.ports import RunRecord
@@ -107,7 +108,8 @@ def page(jobs: Sequence[tuple[str, Sequence[RunRecord]]], at: datetime) -> str:
     body = "\n".join(
         part for number, (name, records) in enumerate(jobs) for part in _job(number, name, records)
     )
-    return f"""<!DOCTYPE html>
+    # As a whole: HTML has no use for a control character, and no way to escape one.
+    return printable(f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -125,7 +127,7 @@ def page(jobs: Sequence[tuple[str, Sequence[RunRecord]]], at: datetime) -> str:
 </main>
 </body>
 </html>
-"""
+""")
 
 
 def _job(number: int, name: str, records: Sequence[RunRecord]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedelete.cli.common import load, print_json, purges, work
+from safedelete.cli.common import echo, load, print_json, purges, work
 from safedelete.errors import ConfigError, ExitCode
 
 
@@ -48,8 +48,8 @@ def reconcile(
         print_json([plain(place) | {"differs": place.differs} for place in found])
     else:
         for place in found:
-            typer.echo(_lay_out(place))
-        typer.echo("Nothing was deleted.")
+            echo(_lay_out(place))
+        echo("Nothing was deleted.")
     if any(place.unchecked for place in found):
         raise typer.Exit(int(ExitCode.STORE))
     if any(place.differs for place in found):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from safedelete.cli.common import load
+from safedelete.cli.common import echo, load
 from safedelete.errors import ConfigError, DriftError
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ def render(
     if not check:
         written = write(files, out, force=force)
         for changed in written:
-            typer.echo(f"Wrote {changed}.")
-        typer.echo(f"{len(files)} file(s) in {out}, {len(files) - len(written)} of them as they were.")
+            echo(f"Wrote {changed}.")
+        echo(f"{len(files)} file(s) in {out}, {len(files) - len(written)} of them as they were.")
         return
     differences = compare(files, out)
     for difference in differences:
-        typer.echo(f"{difference.path}: {difference.what}")
+        echo(f"{difference.path}: {difference.what}")
     if differences:
         others = [str(one.path) for one in differences if one.foreign]
         forced = " --force" if others else ""
@@ -81,7 +81,7 @@ def render(
             f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
             hint=f"safedelete render {kind} {file} --out {out}{forced}, then look at the difference and commit it.{theirs}",
         )
-    typer.echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
+    echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
 
 
 def _rendered(
@@ -110,7 +110,7 @@ def _rendered(
             made = on_aws(declared, spec, path, image, needs_image=kind is Kind.TASKDEF)
             # The other kinds hold neither alarms nor a topic.
             for note in made.notes if kind is Kind.CLOUDFORMATION else ():
-                typer.echo(f"[{note.code}] {note.message} {note.hint}", err=True)
+                echo(f"[{note.code}] {note.message} {note.hint}", err=True)
             how = {
                 Kind.CLOUDFORMATION: template.template,
                 Kind.TASKDEF: template.bare_tasks,

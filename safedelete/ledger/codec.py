@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from safedelete.core.decision import Approved, Decision, Refused
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.errors import LedgerError
+from safedelete.ledger.sane import require_instant, require_plan
 
 T = TypeVar("T")
 
@@ -32,7 +34,9 @@ def dump_plan(plan: Plan) -> str:
 
 def load_plan(text: str, where: str) -> Plan:
     """Read a plan back."""
-    return _load(_PLAN, text, where)
+    plan = _load(_PLAN, text, where)
+    _require(plan, where)
+    return plan
 
 
 def dump_decision(decision: Decision) -> str:
@@ -47,9 +51,23 @@ def load_decision(text: str, where: str) -> Decision:
     try:
         document: Any = json.loads(text)
         approved, value = document["approved"], json.dumps(document["value"])
-    except (ValueError, KeyError, TypeError) as error:
+        if approved not in (True, False):
+            raise TypeError(f"it is neither approved nor refused, but {approved!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(where, error) from error
-    return _load(_APPROVED, value, where) if approved else _load(_REFUSED, value, where)
+    decision: Decision = _load(_APPROVED, value, where) if approved else _load(_REFUSED, value, where)
+    _require(decision.plan, where)
+    return decision
+
+
+def load_instant(text: str, where: str) -> datetime:
+    """Read an instant back."""
+    try:
+        instant = datetime.fromisoformat(text)
+        require_instant(instant, "the instant")
+    except (ValueError, TypeError) as error:
+        raise damaged(where, error) from error
+    return instant
 
 
 def dump_tallies(tallies: Mapping[str, Tally]) -> str:
@@ -107,6 +125,13 @@ def load_codes(text: str, where: str) -> tuple[str, ...]:
     return _load(_CODES, text, where)
 
 
+def _require(plan: Plan, where: str) -> None:
+    try:
+        require_plan(plan)
+    except ValueError as error:
+        raise damaged(where, error) from error
+
+
 def damaged(where: str, error: Exception) -> LedgerError:
     """Say that a ledger row cannot be read."""
     first = str(error).splitlines()[0]
@@ -120,5 +145,5 @@ def damaged(where: str, error: Exception) -> LedgerError:
 def _load(adapter: TypeAdapter[T], text: str, where: str) -> T:
     try:
         return adapter.validate_json(text)
-    except ValidationError as error:
+    except (ValidationError, RecursionError) as error:
         raise damaged(where, error) from error

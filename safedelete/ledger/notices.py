@@ -90,17 +90,13 @@ class SqlNotices(SqlNoticeReader):
 
 
 def _notice(row: Row[Any]) -> Notice:
-    try:
-        since = datetime.fromisoformat(row.since)
-        ended = None if row.ended_at is None else datetime.fromisoformat(row.ended_at)
-    except (ValueError, TypeError) as error:
-        raise codec.damaged(f"notice {row.kind} of {row.subject}", error) from error
+    where = f"notice {row.kind} of {row.subject}"
     return Notice(
         kind=row.kind,
         subject=row.subject,
-        since=since,
+        since=codec.load_instant(row.since, where),
         who=row.who,
         reason=row.reason,
-        ended_at=ended,
+        ended_at=None if row.ended_at is None else codec.load_instant(row.ended_at, where),
         ended_by=row.ended_by or "",
     )

@@ -106,7 +106,7 @@ def _runs(engine: Engine, job: str) -> Iterator[Past]:
         for row in connection.execute(query.order_by(t.started_at.desc(), t.run.desc())):
             where = f"run {row.run}"
             try:
-                state, started = RunState(row.state), datetime.fromisoformat(row.started_at)
+                state, started = RunState(row.state), codec.load_instant(row.started_at, where)
             except ValueError as error:
                 # A damaged row is told by whoever stumbles on it; forgetting it would hide the damage.
                 raise codec.damaged(where, error) from error

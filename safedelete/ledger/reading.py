@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 from sqlalchemy import ColumnElement, Engine, Row, func, or_, select
 from sqlalchemy.exc import DBAPIError
@@ -186,19 +185,15 @@ class SqlLedgerReader(SqlNoticeReader):
         if row is None:
             return None
         where = f"approval of run {row.run}"
-        try:
-            at, expires_at = datetime.fromisoformat(row.at), datetime.fromisoformat(row.expires_at)
-        except (ValueError, TypeError) as error:
-            raise codec.damaged(where, error) from error
         return Approval(
             run=row.run,
             digest=row.digest,
             codes=codec.load_codes(row.codes, where),
             reason=row.reason,
             who=row.who,
-            at=at,
-            expires_at=expires_at,
-            teaches=row.teaches,
+            at=codec.load_instant(row.at, where),
+            expires_at=codec.load_instant(row.expires_at, where),
+            teaches=_teaches(row.teaches, where),
         )
 
     def tally(self, run: str) -> Mapping[int, Tally]:
@@ -227,6 +222,12 @@ class SqlLedgerReader(SqlNoticeReader):
             yield from connection.execute(query).scalars()
 
 
+def _teaches(value: Any, where: str) -> Literal[0, 1, 2]:
+    if value not in (0, 1, 2):
+        raise codec.damaged(where, ValueError(f"it teaches {value!r} times; it may 0, 1 or 2"))
+    return cast("Literal[0, 1, 2]", value)
+
+
 def _state(kind: Any, value: str, where: str) -> Any:
     try:
         return kind(value)
@@ -236,19 +237,13 @@ def _state(kind: Any, value: str, where: str) -> Any:
 
 def _record(row: Row[Any]) -> RunRecord:
     where = f"run {row.run}"
-    try:
-        started = datetime.fromisoformat(row.started_at)
-        finished = None if row.finished_at is None else datetime.fromisoformat(row.finished_at)
-        resumed = None if row.resumed_at is None else datetime.fromisoformat(row.resumed_at)
-    except ValueError as error:
-        raise codec.damaged(where, error) from error
     return RunRecord(
         run=row.run,
         job=row.job,
         kind=row.kind,
         state=_state(RunState, row.state, where),
-        started_at=started,
-        finished_at=finished,
+        started_at=codec.load_instant(row.started_at, where),
+        finished_at=None if row.finished_at is None else codec.load_instant(row.finished_at, where),
         plan=None if row.plan is None else codec.load_plan(row.plan, f"plan of {where}"),
         decision=None if row.decision is None else codec.load_decision(row.decision, f"decision of {where}"),
         owner=row.owner,
@@ -256,7 +251,7 @@ def _record(row: Row[Any]) -> RunRecord:
         reason=row.reason or "",
         exit_code=row.exit_code,
         sealed_bytes=row.sealed_bytes,
-        teaches=row.teaches,
-        resumed_at=resumed,
+        teaches=_teaches(row.teaches, where),
+        resumed_at=None if row.resumed_at is None else codec.load_instant(row.resumed_at, where),
         task=row.task or "",
     )

@@ -10,7 +10,7 @@ from safedelete.core.plan import Plan
 from safedelete.core.seal import digest
 from safedelete.errors import LedgerError, PartialDeleteError, StalePlanError
 from safedelete.phases.preflight import Cleared
-from safedelete.ports import Ledger
+from safedelete.ports import Ledger, LedgerReader
 
 
 def require_match(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> None:
@@ -20,6 +20,11 @@ def require_match(plan: Plan, cleared: Cleared, run: str, ledger: Ledger) -> Non
         raise StalePlanError(
             f"{plan.job}: the preflight proved another plan than the guard approved.", hint="Plan again."
         )
+    require_sealed(plan, run, ledger)
+
+
+def require_sealed(plan: Plan, run: str, ledger: LedgerReader) -> None:
+    """Raise LedgerError unless the sealed batches are what the plan says: as many items of each target, and no others. Reads only."""
     sealed = ledger.sealed(run)
     wrong = [t.name for i, t in enumerate(plan.targets) if t.items != sealed.get(i, 0)]
     if wrong:

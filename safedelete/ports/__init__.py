@@ -6,7 +6,7 @@ contract suite (``tests/contract``) runs on every adapter, the in-memory ones of
 Planning is given readers only: a ``RowReader`` or an ``ObjectReader`` has no method that could delete.
 """
 
-from safedelete.ports.clock import Clock, Gate
+from safedelete.ports.clock import MOST_SKEW, Clock, Gate
 from safedelete.ports.ledger import BatchRef, Binding, Ledger, LedgerReader, RunChange, RunRecord, StoredBatch
 from safedelete.ports.lock import Hold, Lease, Lock, SecondLock
 from safedelete.ports.notices import Notice, NoticeKind, NoticeReader, holding
@@ -28,6 +28,7 @@ from safedelete.ports.stores import (
 )
 
 __all__ = [
+    "MOST_SKEW",
     "BatchRef",
     "Binding",
     "Clock",

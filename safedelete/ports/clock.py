@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+MOST_SKEW: Final = timedelta(minutes=1)
+"""Most that two clocks may differ: a host's and a database's, or a host's of now and that of whoever wrote a plan down."""
 
 
 class Clock(Protocol):

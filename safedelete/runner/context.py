@@ -26,6 +26,7 @@ from safedelete.phases.plan import make_plan
 from safedelete.phases.preflight import Groups, first_objects, prove, require
 from safedelete.phases.seal import Sealed, pages, seal
 from safedelete.ports import (
+    MOST_SKEW,
     Binding,
     Clock,
     Lease,
@@ -84,6 +85,7 @@ class PurgeContext:
         progress: Told how far each phase is.
         jitter: Gives numbers in [0, 1) that pauses between tries are shortened by.
         brakes: Asked before each batch for a reason to pause.
+        clocks: Each holds a database's clock against the host's, before a plan is sealed for later.
         manifest: Where to write every planned item, the sealed ones where there are any, before anything is deleted.
         teller: Told when a run starts to work, and of earlier ones that crashed.
     """
@@ -104,6 +106,7 @@ class PurgeContext:
     progress: Progress
     jitter: Callable[[], float] = lambda: 0.0
     brakes: Sequence[Brake] = ()
+    clocks: Sequence[Callable[[], Proof]] = ()
     manifest: Path | None = None
     teller: Teller = field(default_factory=Silence)
 
@@ -214,9 +217,12 @@ class PurgeContext:
             return ()
 
     def decide_again(self, record: RunRecord) -> Decision:
-        """Ask the guard about a sealed plan under the limits as they are now, and under its approval."""
+        """Ask the guard about a sealed plan under the limits as they are now, and under its approval.
+
+        The approval is the one that a person recorded: what the run's own row says of it, whoever may run may have written.
+        """
         assert record.plan is not None
-        approval = record.decision.approval if isinstance(record.decision, Approved) else None
+        approval = self.ledger.approval(record.run) if claimed(record) is not None else None
         # It was begun while its approval held; that it takes longer takes nothing back.
         return self.decide(record.plan, approval, at=None if approval is None else approval.at)
 
@@ -327,6 +333,26 @@ def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) 
     left = max(0, before.eligible - gone - last.over.get(target.name, 0)) if isinstance(gone, int) else 0
     left = min(left, target.late)
     return replace(target, late=target.late - left, left=left)
+
+
+def claimed(record: RunRecord) -> Approval | None:
+    """Return the approval that a run's own row says it was begun under."""
+    return record.decision.approval if isinstance(record.decision, Approved) else None
+
+
+def ahead(record: RunRecord, now: datetime) -> str:
+    """Say that a recorded plan bears an instant that has yet to come; empty when it bears none.
+
+    The clock was wrong when it was made, or is wrong now. What such a plan calls due may be due only on a later day, and by
+    no number of its own can anybody tell.
+    """
+    latest = max(record.started_at, record.started_at if record.plan is None else record.plan.as_of)
+    if latest <= now + MOST_SKEW:
+        return ""
+    return (
+        f"it was planned at {latest:%Y-%m-%d %H:%M:%S} UTC, which is {latest - now} after now: the host's clock was ahead "
+        "then, or is behind now"
+    )
 
 
 def never_acceptable(codes: Iterable[str]) -> list[str]:

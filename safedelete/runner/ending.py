@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from safedelete.core.outcome import DANGLING, ItemOutcome, Outcome, Tally
@@ -15,8 +17,9 @@ from safedelete.errors import (
     LockLostError,
     PartialDeleteError,
     SafeDeleteError,
+    StoreError,
 )
-from safedelete.phases.parts import Stop, never
+from safedelete.phases.parts import Part, Stop, never
 from safedelete.phases.verify import settle_open, verify
 from safedelete.ports import Lease, RunChange
 from safedelete.runner.context import PurgeContext
@@ -24,7 +27,9 @@ from safedelete.runner.context import PurgeContext
 log = structlog.get_logger("safedelete.run")
 
 
-def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCode, str]:
+def verdict(
+    total: Tally, owed: int, inherited: Tally, unsealed: Sequence[str] = ()
+) -> tuple[RunState, ExitCode, str]:
     """Judge a finished run by its sums.
 
     Success means that nothing failed, nothing is unknown, and something was done where something was sealed.
@@ -33,6 +38,7 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
         total: Its outcomes.
         owed: Items that were sealed.
         inherited: Outcomes of abandoned runs that nobody has told of yet.
+        unsealed: Targets whose items were counted, and are still there, but of which none was sealed.
     """
     done = total.deleted + total.gone
     kept = total.changed + total.blocked
@@ -48,6 +54,9 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
     elif owed and not done:
         state, code = RunState.INCOMPLETE, ExitCode.INCOMPLETE
         sums = f"{owed:,} items were sealed and none was deleted."
+    elif unsealed:
+        state, code = RunState.INCOMPLETE, ExitCode.INCOMPLETE
+        sums = f"{done:,} of {owed:,} are gone, but of {', '.join(unsealed)} items are due and none could be sealed."
     else:
         state, code = RunState.SUCCEEDED, ExitCode.DONE
         sums = f"{done:,} of {owed:,} are gone" + (f"; {kept:,} kept." if kept else ".")
@@ -56,6 +65,27 @@ def verdict(total: Tally, owed: int, inherited: Tally) -> tuple[RunState, ExitCo
         left = f"An earlier run left {inherited.failed:,} failed and {inherited.unknown:,} unknown item(s)."
         return state, ExitCode.STORE, f"{sums} {left}"
     return state, code, sums
+
+
+def unsealed(ctx: PurgeContext, plan: Plan) -> tuple[str, ...]:
+    """Name the targets of which a plan counted items, none was sealed, and some still count. Reads only.
+
+    Counting and sealing ask by two statements. Where they disagree night after night, nothing goes and nothing fails.
+    """
+    return tuple(
+        target.name
+        for target, part in zip(plan.targets, ctx.parts, strict=True)
+        if target.items == 0 and target.eligible != 0 and _still_due(part, plan)
+    )
+
+
+def _still_due(part: Part, plan: Plan) -> bool:
+    """Whether a target has items by the plan's own instant: those that went since explain a seal without any."""
+    try:
+        return part.reader.survey(plan.as_of, portion=plan.portion, since=None).items != 0
+    except StoreError as error:
+        log.warning("what was not sealed cannot be counted again", target=part.reader.name, error=str(error))
+        return True
 
 
 def failed_early(ctx: PurgeContext, run: str, error: BaseException) -> None:

@@ -23,7 +23,7 @@ from safedelete.phases.seal import TOO_MANY, Sealed
 from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import PurgeContext
-from safedelete.runner.ending import failed_early, failed_late, verdict
+from safedelete.runner.ending import failed_early, failed_late, unsealed, verdict
 from safedelete.runner.items import failed_items
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
@@ -60,11 +60,16 @@ def dry_run(ctx: PurgeContext) -> Report:
 
 
 def save(ctx: PurgeContext) -> Report:
-    """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing."""
+    """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing.
+
+    Raises:
+        PreflightError: A database's clock and the host's differ: what is sealed would be due by one of them alone.
+    """
     lease = ctx.enter()
     try:
         mark_crashed(ctx.ledger, ctx.job, ctx.teller)
         expire(ctx)
+        require([asked() for asked in ctx.clocks])
         run = ctx.begin()
         try:
             with _stoppable(ctx.stop.before):
@@ -208,7 +213,9 @@ def _go(
         tally = ctx.tallies(sealed, run)
         owed = sum(ctx.ledger.sealed(run).values())
         left = untold(ctx)
-        state, code, message = verdict(sum(tally.values(), Tally()), owed, inherited(left))
+        state, code, message = verdict(
+            sum(tally.values(), Tally()), owed, inherited(left), unsealed(ctx, sealed)
+        )
         ctx.ledger.move(
             run,
             state,

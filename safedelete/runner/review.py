@@ -10,10 +10,13 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import EXECUTABLE, RESUMABLE, RunState
 from safedelete.errors import ExitCode, LedgerError, RefusedError, StalePlanError
+from safedelete.phases.halt import require_sealed
 from safedelete.ports import Clock, Lease, Ledger, RunChange, RunRecord
-from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, never_acceptable
+from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, ahead, never_acceptable
 from safedelete.runner.report import Report
 from safedelete.runner.takeover import mark_crashed, settle, unfit
+
+WRONG_CLOCK: Final = "Set the clock by NTP, cancel the run, and plan again."
 
 
 def approve(
@@ -40,8 +43,9 @@ def approve(
         teaches: How the run will enter the baseline.
 
     Raises:
-        StalePlanError: The run is not one that waits for an approval.
+        StalePlanError: The run is not one that waits for an approval, or was planned by a clock that was ahead.
         RefusedError: A finding that no approval can accept.
+        LedgerError: The plan is not the one that was sealed: either was damaged or edited.
     """
     record = ledger.record(run)
     if (
@@ -60,6 +64,8 @@ def approve(
             f"{min(ends, now + expires_in):%Y-%m-%d %H:%M} UTC; it is {now:%Y-%m-%d %H:%M} UTC.",
             hint="Plan again.",
         )
+    if early := ahead(record, now):
+        raise StalePlanError(f"Run {record.run} cannot be approved: {early}.", hint=WRONG_CLOCK)
     before = ledger.approval(record.run)
     if before is not None and before.expires_at > now:
         raise StalePlanError(
@@ -75,6 +81,8 @@ def approve(
             hint="What could not be counted cannot be accepted by a person either. Repair it and plan again.",
             run=record.run,
         )
+    # A person accepts the numbers shown; they have to be those of the keys that would be deleted.
+    require_sealed(record.plan, record.run, ledger)
     approval = Approval(
         run=record.run,
         digest=record.plan.digest,
@@ -179,6 +187,8 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
             f"Run {record.run} was planned {age} ago; a sealed plan waits at most {APPROVAL_WINDOW}.",
             hint="Plan again.",
         )
+    if early := ahead(record, ctx.clock.now()):
+        raise StalePlanError(f"Run {record.run} may not be executed: {early}.", hint=WRONG_CLOCK)
     why = unfit(ctx, record)
     if why or record.plan is None:
         raise StalePlanError(f"Run {record.run} no longer fits: {why}.", hint="Plan again.")

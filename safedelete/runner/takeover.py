@@ -14,7 +14,7 @@ from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
 from safedelete.phases.parts import Part
 from safedelete.phases.verify import settle_open, verify
 from safedelete.ports import Lease, Ledger, RunChange, RunRecord, Teller, holding
-from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext
+from safedelete.runner.context import APPROVAL_WINDOW, HISTORY, PurgeContext, ahead, claimed
 from safedelete.runner.pause import wish
 from safedelete.runner.report import Report
 
@@ -129,11 +129,30 @@ def _too_late(ctx: PurgeContext, record: RunRecord, fitting: tuple[RunRecord, Ap
     cancelled = holding(ctx.ledger.notices("cancel", record.run))
     if cancelled is not None:
         return wish(cancelled.who, cancelled.reason)
-    why = unfit(ctx, record)
+    why = unfit(ctx, record) or _forged(ctx, record)
     if why or record.plan is None:
         return why
-    age = ctx.clock.now() - record.plan.as_of
+    now = ctx.clock.now()
+    if early := ahead(record, now):
+        return early
+    age = now - record.plan.as_of
     return f"it is {age} old; resume_within is {ctx.resume_within}" if age > ctx.resume_within else ""
+
+
+def _forged(ctx: PurgeContext, record: RunRecord) -> str:
+    """Say of the approval that a run claims that nobody gave it so; empty where it was given, or where none is claimed.
+
+    Approvals are written by another role than runs: whoever can write a run's row cannot approve one by it.
+    """
+    said = claimed(record)
+    if said is None or record.plan is None:
+        return ""
+    given = ctx.ledger.approval(record.run)
+    if given is None:
+        return "it claims an approval that nobody has given"
+    if {said.digest, given.digest} != {record.plan.digest} or set(said.codes) != set(given.codes):
+        return f"it claims another approval than {given.who} has given"
+    return ""
 
 
 def settle(ctx: PurgeContext, lease: Lease, record: RunRecord) -> None:

@@ -131,11 +131,16 @@ class KeyColumns:
         return and_(self.columns[0] >= values[0], or_(*steps))
 
     def up_to(self, leading: ColumnElement[Any], value: Any, key: Key) -> ColumnElement[bool]:
-        """Match rows at or before a place in the order of another column, ties broken by key."""
-        return or_(
-            leading < literal(value, leading.type),
-            and_(leading == literal(value, leading.type), ~self.after(key)),
-        )
+        """Match rows at or before a place in the order of another column, ties broken by key.
+
+        Args:
+            leading: The column.
+            value: As :func:`stored` reads it.
+            key: The key of the row there.
+        """
+        place = stored(leading, self.dialect)
+        edge = literal(value, place.type)
+        return or_(place < edge, and_(place == edge, ~self.after(key)))
 
     def between(self, first: Key, last: Key) -> ColumnElement[bool]:
         """Match every key from the first to the last, both included; single-column keys only."""
@@ -241,6 +246,17 @@ def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
     while isinstance(type_, TypeDecorator):
         type_ = type_.load_dialect_impl(dialect)
     return type_
+
+
+def stored(expression: ColumnElement[Any], dialect: Dialect) -> ColumnElement[Any]:
+    """Return an expression so that what is read of it is the very value that the database compares by.
+
+    SQLite keeps whatever was written: a text with its zone, as another program writes it, is read as a time without one, and
+    that one, sent back, is another text, before which no row may lie.
+    """
+    if dialect.name == "sqlite":
+        return type_coerce(expression, NullType())
+    return type_coerce(expression, storage_type(expression.type, dialect))
 
 
 def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ fail, a trigger that would fire, a replica) is asked of the server's catalog.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, delete, select, text
@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateTable
 
 from safedelete.core.item import ObjectRef
 from safedelete.errors import ConfigError, SafeDeleteError, StoreError
-from safedelete.ports import Proof, Verdict
+from safedelete.ports import MOST_SKEW, Proof, Verdict
 from safedelete.sql import predicate
 from safedelete.sql.boot import proving
 from safedelete.sql.catalog import PostgresCatalog
@@ -25,8 +25,6 @@ from safedelete.sql.failures import code, words
 from safedelete.sql.lint import NEVER
 from safedelete.sql.rows import SqlRows
 
-MOST_SKEW: Final = timedelta(minutes=1)
-"""Most that the database's clock and the host's may differ."""
 _DENIED: Final = frozenset({"42501", "25006", "1142", "1143", "1044", "1227", "1290", "1792", "1370", "1836"})
 _DENIED_SQLITE: Final = ("SQLITE_READONLY", "SQLITE_AUTH", "SQLITE_PERM", "SQLITE_CANTOPEN")
 
@@ -86,7 +84,7 @@ class SqlProber:
         if target.database.backend.name == "mysql":
             found += [self._read_only(), self._transactional()]
         if target.database.backend.name != "sqlite":
-            found.append(self._clock())
+            found.append(self.clock())
         return _merged(found)
 
     def _try(
@@ -169,8 +167,8 @@ class SqlProber:
         with proving():
             connection.execute(CreateTable(Table("_safedelete_probe", MetaData(), Column("x", Integer))))
 
-    def _clock(self) -> Proof:
-        """Rows were dated by the one clock and are judged by the other."""
+    def clock(self) -> Proof:
+        """Hold the database's clock against the host's: rows were dated by the one and are judged by the other. Reads only."""
         subject = f"clock of {self.target.database.name}"
         before = self._now()
         try:

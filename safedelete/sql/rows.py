@@ -19,7 +19,7 @@ from safedelete.sql.batch import SqlRowTransaction
 from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import KeyColumns
+from safedelete.sql.keys import KeyColumns, stored
 from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
@@ -213,7 +213,7 @@ class SqlRows:
         if time is None:
             return where  # no time: the first by key, which is what a limited scan yields
         oldest = (
-            select(time.label("sd_time"), *self.keys.selected())
+            select(stored(time, self.keys.dialect).label("sd_time"), *self.keys.selected())
             .where(where, time.is_not(None))
             .order_by(time, *self.keys.order())
             .limit(portion)

@@ -21,7 +21,7 @@ from safedelete.declare import Declared, Purge, Rows, S3Endpoint, S3Orphans, S3P
 from safedelete.declare.targets import Mode
 from safedelete.ledger.store import SqlLedger
 from safedelete.phases.parts import Brake, ObjectPart, Part, Progress, RowPart, quiet
-from safedelete.ports import Binding, ObjectStore, Prober, Teller
+from safedelete.ports import Binding, ObjectStore, Prober, Proof, Teller
 from safedelete.runner.context import PurgeContext, Setting
 from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import Asked, deadline, nobody
@@ -223,6 +223,7 @@ def context_of(
             progress=progress,
             jitter=random.SystemRandom().random,
             brakes=_brakes(purge, database, held),
+            clocks=_clocks(parts, database),
             manifest=manifest,
             teller=teller or Passing(purge, settings, clock),
         )
@@ -242,6 +243,14 @@ def _brakes(purge: Purge, database: Database, held: ExitStack) -> tuple[Brake, .
     if purge.pause_when is not None:
         found.append(purge.pause_when)
     return tuple(found)
+
+
+def _clocks(parts: Sequence[Part], database: Database) -> tuple[Callable[[], Proof], ...]:
+    """Return what holds the database's clock against the host's; nothing where they are one."""
+    if database.backend.name == "sqlite":
+        return ()
+    found = [prober.clock for part in parts for prober in part.probers if isinstance(prober, SqlProber)]
+    return tuple(found[:1])
 
 
 def _where(database: Database) -> str:

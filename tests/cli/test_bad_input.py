@@ -260,6 +260,16 @@ def test_a_ledger_of_a_newer_version(world: World) -> None:
         ("UPDATE safedelete_run SET decision = 'no'", ExitCode.REFUSED),
         ("UPDATE safedelete_run SET tally = '[]'", ExitCode.REFUSED),
         ("UPDATE safedelete_run SET started_at = 'yesterday'", ExitCode.REFUSED),
+        # Well formed, and nothing to reckon with all the same.
+        ("UPDATE safedelete_run SET started_at = '2026-11-01T00:00:00'", ExitCode.REFUSED),
+        (
+            "UPDATE safedelete_run SET plan = json_set(plan, '$.as_of', '2026-11-01T00:00:00')",
+            ExitCode.REFUSED,
+        ),
+        (
+            "UPDATE safedelete_run SET plan = json_set(plan, '$.targets[0].cutoff', '0001-01-01T00:00:00Z')",
+            ExitCode.REFUSED,
+        ),
     ],
 )
 def test_a_corrupt_ledger_row_stops_the_next_run(world: World, damage: str, code: ExitCode) -> None:

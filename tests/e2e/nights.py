@@ -113,6 +113,10 @@ class Nights:
         with context_of(purge, clock=self.clock) as ctx:
             return runner.plan(ctx)
 
+    def save(self, purge: Purge) -> Report:
+        with context_of(purge, clock=self.clock) as ctx:
+            return runner.save(ctx)
+
     def run(self, purge: Purge) -> Report:
         with context_of(purge, clock=self.clock) as ctx:
             return runner.run(ctx)

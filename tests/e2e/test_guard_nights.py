@@ -12,7 +12,7 @@ import pytest
 from safedelete import wiring
 from safedelete.cli import text
 from safedelete.core.decision import Approved, Decision, Refused
-from safedelete.errors import RefusedError, StalePlanError
+from safedelete.errors import PreflightError, RefusedError, StalePlanError
 from safedelete.sql import survey
 from tests.e2e.nights import A_NIGHT, Nights
 
@@ -310,6 +310,35 @@ def test_after_a_run_by_a_wrong_clock_one_approval_sets_things_right(nights: Nig
         nights.pass_night()
         report = nights.run(purge)
         assert not codes(report.decision) & {"SD112", "SD212", "SD300"}
+
+
+def test_a_plan_is_not_saved_by_a_clock_that_the_database_contradicts(
+    pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = Nights(pg_database)
+    nights.fill()
+    purge = nights.init(nights.purge())
+    monkeypatch.setattr("safedelete.sql.permissions.MOST_SKEW", timedelta(minutes=1))
+    nights.pass_night(20)
+    with pytest.raises(PreflightError, match="behind this host's"):
+        nights.save(purge)
+    nights.pass_night(-20)
+    assert not wiring.history(purge)
+    assert nights.save(purge).run is not None
+
+
+def test_a_plan_saved_by_a_wrong_clock_is_not_executed_by_a_right_one(one: Nights) -> None:
+    one.fill()
+    purge = one.init(one.purge())
+    one.usual(purge, 4)
+    one.pass_night(20)
+    saved = one.save(purge)
+    one.pass_night(-20)
+    before = one.rows()
+    assert saved.run is not None
+    with pytest.raises(StalePlanError, match="clock was ahead"):
+        one.execute(purge, saved.run)
+    assert one.rows() == before
 
 
 # --- what cannot be read, what cannot be had

@@ -237,6 +237,26 @@ def test_a_portion_is_the_oldest_rows_in_key_order(server: Server, uploads: sa.T
     assert plan.first.startswith("id=34")
 
 
+@pytest.mark.parametrize(
+    "written", ["%Y-%m-%d %H:%M:%S.%f+00:00", "%Y-%m-%dT%H:%M:%S+00:00", "%Y-%m-%d %H:%M:%S.%fZ"]
+)
+def test_a_portion_ends_at_what_sqlite_holds_however_it_was_written(
+    sqlite: Server, uploads: sa.Table, written: str
+) -> None:
+    """Another program's spelling of an instant compares as the text it is."""
+    sqlite.create(uploads)
+    sqlite.insert(uploads, *({"id": i, "expires_at": aged(1), "s3_key": f"k{i}"} for i in range(1, 41)))
+    with sqlite.admin.begin() as connection:
+        for i in range(1, 41):
+            at = (aged(50 - i // 2) + timedelta(microseconds=123456)).strftime(written)
+            connection.execute(
+                sa.text("UPDATE uploads SET expires_at = :at WHERE id = :id"), {"at": at, "id": i}
+            )
+    rows = SqlRows(declared(uploads), sqlite.open())
+    assert keys(rows, batch=4, portion=6) == [(i,) for i in range(1, 7)]
+    assert survey(rows, portion=6).items == 6
+
+
 def test_three_hundred_rows_in_pages_while_a_writer_inserts(server: Server, uploads: sa.Table) -> None:
     server.create(uploads)
     server.insert(

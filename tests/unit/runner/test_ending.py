@@ -54,6 +54,44 @@ def test_the_verdict(total: Tally, owed: int, inherited: Tally, state: RunState,
     assert verdict(total, owed, inherited)[:2] == (state, code)
 
 
+@pytest.mark.parametrize(
+    ("total", "owed", "state", "code"),
+    [
+        (T(), 0, S.INCOMPLETE, X.INCOMPLETE),
+        (T(deleted=3), 3, S.INCOMPLETE, X.INCOMPLETE),
+        (T(deleted=2, failed=1), 3, S.FAILED, X.STORE),
+    ],
+)
+def test_what_is_due_and_was_not_sealed_is_no_success(
+    total: Tally, owed: int, state: RunState, code: ExitCode
+) -> None:
+    assert verdict(total, owed, CLEAN, ["events"])[:2] == (state, code)
+
+
+def sealing_nothing(world: World, after: Callable[[], None] = lambda: None) -> Any:
+    """Run where the scan that seals finds nothing, though the count did."""
+    process = world.process()
+
+    def scan(*_: object, **__: object) -> Any:
+        after()
+        return iter(())
+
+    process.rows.scan = scan  # type: ignore[method-assign]
+    return process.run()
+
+
+def test_a_run_that_counts_items_and_seals_none_says_so() -> None:
+    report = sealing_nothing(World(expired=3))
+    assert (report.state, report.exit_code) == (S.INCOMPLETE, X.INCOMPLETE)
+    assert "of uploads items are due and none could be sealed" in report.message
+
+
+def test_items_that_went_before_they_were_sealed_are_nothing_to_tell_of() -> None:
+    world = World(expired=3)
+    report = sealing_nothing(world, after=world.table.rows.clear)
+    assert (report.state, report.exit_code) == (S.SUCCEEDED, X.DONE)
+
+
 TALLIES = st.builds(T, *[st.integers(0, 5)] * 6)
 
 

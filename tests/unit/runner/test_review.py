@@ -13,7 +13,15 @@ import pytest
 from safedelete.core.limits import Guard
 from safedelete.core.plan import TargetPlan, Unknown
 from safedelete.core.run import RunState
-from safedelete.errors import ExitCode, LedgerError, LockHeldError, RefusedError, StalePlanError
+from safedelete.errors import (
+    ExitCode,
+    LedgerError,
+    LockHeldError,
+    PreflightError,
+    RefusedError,
+    StalePlanError,
+)
+from safedelete.ports import Proof, Verdict
 from safedelete.runner import purge
 from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext
 from safedelete.runner.report import Report
@@ -165,6 +173,39 @@ def test_a_plan_that_waited_too_long_is_neither_approved_nor_executed() -> None:
     assert world.has_row(0)
 
 
+@pytest.mark.parametrize("by", [timedelta(minutes=2), timedelta(hours=20), timedelta(days=44)])
+def test_a_plan_made_while_the_clock_was_ahead_is_neither_approved_nor_executed(by: timedelta) -> None:
+    """What is due in 44 days is not due now, and the guard that allowed it saw 44 nights to make up for."""
+    world = World(expired=3)
+    world.clock.shift(by)
+    run, saved = refused(world), str(purge.save(world.process().ctx).run)
+    world.clock.shift(-by)
+    with pytest.raises(StalePlanError, match="clock was ahead"):
+        accept(world, run)
+    with pytest.raises(StalePlanError, match="clock was ahead"):
+        purge.execute_sealed(world.process().ctx, saved)
+    assert all(world.has_row(n) for n in range(3))
+
+
+def test_clocks_of_two_hosts_may_differ_by_a_minute() -> None:
+    world = World(expired=3)
+    world.clock.shift(timedelta(seconds=60))
+    saved = str(purge.save(world.process().ctx).run)
+    world.clock.shift(-timedelta(seconds=60))
+    assert purge.execute_sealed(world.process().ctx, saved).total.deleted == 3
+
+
+def test_nothing_is_sealed_for_later_by_a_clock_that_is_not_the_databases() -> None:
+    world = World(expired=3)
+    before = world.last().run
+    off = Proof("clock of the database", Verdict.DENIED, "3,600 s behind this host's")
+    with pytest.raises(PreflightError, match="3,600 s behind"):
+        purge.save(world.process(clocks=(lambda: off,)).ctx)
+    assert world.last().run == before
+    right = Proof("clock of the database", Verdict.ALLOWED)
+    assert purge.save(world.process(clocks=(lambda: right,)).ctx).state is S.PENDING
+
+
 def test_a_seal_whose_window_ended_is_dropped_by_the_next_run() -> None:
     world = World(expired=3)
     run = refused(world)
@@ -204,6 +245,23 @@ def test_an_approval_for_other_keys_is_no_approval() -> None:
     world.ledger.approve(dataclasses.replace(approval, digest="another", at=world.clock.now()))  # type: ignore[type-var]
     with pytest.raises(StalePlanError, match="other keys"):
         purge.execute_sealed(world.process(**LIMITS).ctx, run)
+
+
+def test_a_plan_that_shows_less_than_was_sealed_is_not_approved() -> None:
+    """Whoever may write the run may make it look small to the approver."""
+    world = World(expired=3)
+    run = refused(world)
+    record = world.ledger.record(run)
+    assert record.plan is not None
+    small = dataclasses.replace(record.plan.targets[0], items=1, eligible=1)
+    plan = dataclasses.replace(record.plan, targets=(small,))
+    world.ledger._runs[run] = dataclasses.replace(record, plan=plan)
+    with pytest.raises(LedgerError, match="different numbers of items of uploads"):
+        accept(world, run)
+    world.ledger._runs[run] = dataclasses.replace(record, plan=dataclasses.replace(record.plan, digest="x"))
+    with pytest.raises(LedgerError, match="not those that were approved"):
+        accept(world, run)
+    assert world.ledger.approval(run) is None
 
 
 def test_an_approval_covers_the_findings_it_was_given_for_and_no_other() -> None:

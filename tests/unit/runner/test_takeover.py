@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from safedelete.core.decision import Approval, Approved
 from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
@@ -25,6 +27,7 @@ from safedelete.ports import Presence, Verdict
 from safedelete.runner import purge
 from safedelete.runner.review import approve
 from safedelete.testing.memory import Killed, MemoryRows, MemoryTable, Policy
+from safedelete.testing.memory.clock import START
 from safedelete.wiring.connect import Buckets
 from tests.worlds import BUCKET, Process, World, batches_of, die, on, photo
 
@@ -99,6 +102,66 @@ def test_a_run_that_does_not_fit_any_more_is_abandoned(changed: dict[str, Any], 
     assert record.state is S.ABANDONED
     assert why in record.reason
     assert world.total(run).total == 3
+
+
+def test_a_run_begun_while_the_clock_was_ahead_is_abandoned_once_it_is_right() -> None:
+    world = World(expired=3)
+    world.clock.shift(timedelta(days=2))
+    run = in_doubt(world)
+    world.clock.shift(-timedelta(days=2))
+    with suppress(RefusedError):
+        world.process("host:2").run()
+    record = world.ledger.record(run)
+    assert record.state is S.ABANDONED
+    assert "the host's clock was ahead then" in record.reason
+
+
+def forged(world: World) -> str:
+    """Leave a refused run whose own row says that it was approved and begun; return its id."""
+    with pytest.raises(RefusedError):
+        world.process(guard=Guard(max_items=2)).run()
+    record = world.last()
+    assert record.plan is not None
+    claim = replace(CLAIM, run=record.run, digest=str(record.plan.digest))
+    decision = Approved(plan=record.plan, approval=claim)
+    world.ledger._runs[record.run] = replace(record, state=S.INTERRUPTED, decision=decision)
+    return record.run
+
+
+CLAIM = Approval(
+    run="",
+    digest="",
+    codes=("SD101",),
+    reason="forged",
+    who="nobody",
+    at=START,
+    expires_at=START + timedelta(days=1),
+)
+
+
+def test_an_approval_that_only_the_runs_own_row_speaks_of_is_not_believed() -> None:
+    """The role that runs may write runs, and no approvals."""
+    world = World(expired=3)
+    run = forged(world)
+    with pytest.raises(RefusedError):
+        world.process("host:2", guard=Guard(max_items=2)).run()
+    record = world.ledger.record(run)
+    assert (record.state, record.reason) == (S.ABANDONED, "it claims an approval that nobody has given")
+    assert all(world.has_row(n) for n in range(3))
+
+
+@pytest.mark.parametrize("changed", [{"digest": "another"}, {"codes": ("SD101", "SD102")}])
+def test_an_approval_for_less_is_not_stretched_by_the_runs_own_row(changed: dict[str, Any]) -> None:
+    world = World(expired=3)
+    run = forged(world)
+    plan = world.ledger.record(run).plan
+    assert plan is not None
+    given = replace(CLAIM, run=run, digest=str(plan.digest), who="ann")
+    world.ledger.approve(replace(given, **changed))
+    with pytest.raises(RefusedError):
+        world.process("host:2", guard=Guard(max_items=2)).run()
+    assert world.ledger.record(run).reason == "it claims another approval than ann has given"
+    assert all(world.has_row(n) for n in range(3))
 
 
 def test_what_is_resumed_is_proven_again() -> None:

@@ -316,13 +316,9 @@ def approve(
     approval = wiring.approve(
         every_job(file), run, reason=reason.strip(), expires_in=timedelta(hours=expires_in), teaches=teaches
     )
-    from safedelete.cli.text import taught
+    from safedelete.cli import text
 
-    echo(
-        f"Run {approval.run} is approved once, until {approval.expires_at:%Y-%m-%d %H:%M} UTC, by {approval.who}.\n"
-        f"Accepted: {', '.join(approval.codes)}. {taught(approval)} Nothing was deleted.\n"
-        f"To execute exactly what was sealed: safedelete execute {approval.run} --file {said(file)}"
-    )
+    echo(text.approval(approval, said(file)))
 
 
 @app.command()

@@ -140,6 +140,15 @@ def taught(approval: Approval) -> str:
     }[approval.teaches]
 
 
+def approval(made: Approval, file: str) -> str:
+    """Say that a refused plan is accepted, and how it is executed."""
+    return (
+        f"Run {made.run} is approved once, until {made.expires_at:%Y-%m-%d %H:%M} UTC, by {made.who}.\n"
+        f"Accepted: {', '.join(made.codes)}. {taught(made)} Nothing was deleted.\n"
+        f"To execute exactly what was sealed: safedelete execute {made.run} --file {file}"
+    )
+
+
 def _why(record: RunRecord) -> str:
     """Say in a few words why a run ended as it did, and who had accepted it."""
     made = record.decision

@@ -11,13 +11,10 @@ database over the batch's own connection.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from safedelete.core.item import ObjectRef
@@ -34,47 +31,17 @@ from safedelete.s3.codes import (
     meaning_of,
     status_of,
 )
+from safedelete.s3.effort import MOST_KEYS, Effort
 from safedelete.s3.fastdelete import send_delete
 from safedelete.s3.keys import Lane, lane, refusal
+from safedelete.s3.lanes import side_by_side
 from safedelete.s3.pace import Pace, wait_asking
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
-MOST_KEYS: Final = 1000
-"""Most keys of one DeleteObjects request; the SDK sends more unchecked."""
-
-KEYS_A_REQUEST: Final = 500
-"""Keys of one request: with several under way, smaller ones end sooner and cost this process a twentieth more."""
-
 OVERWRITTEN: Final = ItemOutcome(Outcome.CHANGED, "overwritten", "overwritten since it was sealed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How hard a delete tries.
-
-    Attributes:
-        chunk: Keys a request, 1 to 1,000; a quarter of it with each attempt.
-        lanes: Requests under way at once.
-        attempts: Requests for one key at most.
-        pause: Seconds before the second attempt, doubled for each further one.
-        longest: Most seconds of one pause.
-        jitter: Gives a number in [0, 1) that a pause is shortened by, so that workers do not return together.
-    """
-
-    chunk: int = KEYS_A_REQUEST
-    lanes: int = 4
-    attempts: int = 5
-    pause: float = 0.2
-    longest: float = 5.0
-    jitter: Callable[[], float] = random.SystemRandom().random
-
-    def wait(self, attempt: int) -> float:
-        """Return the seconds to wait before the attempt of this number, the first being 0."""
-        whole = min(self.longest, self.pause * 2.0 ** (attempt - 1))
-        return whole * (1 - self.jitter() / 2)
 
 
 class Entry(NamedTuple):
@@ -222,43 +189,26 @@ class _Account:
                 return
             if attempt:
                 wait_asking(self._effort.wait(attempt), self._clock, self._gate)
-            again = self._each(todo, size, ask)
-            todo = again
+            todo = side_by_side(
+                self._chunks(todo, size), self._effort.lanes, self._admit, partial(self._send, ask)
+            )
             size = max(1, size // 4)
 
-    def _each(
-        self, todo: Sequence[Entry], size: int, ask: Callable[[Sequence[Entry]], list[Entry]]
-    ) -> list[Entry]:
-        """Send the requests, a few at a time; returns, or raises what the gate raised, when those sent have ended."""
+    def _send(self, ask: Callable[[Sequence[Entry]], list[Entry]], chunk: Sequence[Entry]) -> list[Entry]:
+        with gated(self._gate):
+            again = ask(chunk)
+        if self._pace is not None:
+            throttled = any(self.outcomes[entry.identity].code in THROTTLED for entry in again)
+            (self._pace.halve if throttled else self._pace.recover)()
+        return again
 
-        def send(chunk: Sequence[Entry]) -> list[Entry]:
-            with gated(self._gate):
-                again = ask(chunk)
-            if self._pace is not None:
-                throttled = any(self.outcomes[entry.identity].code in THROTTLED for entry in again)
-                (self._pace.halve if throttled else self._pace.recover)()
-            return again
-
-        if len(todo) <= self._most(size):
-            self._admit(todo)
-            return send(todo)
-        again: list[Entry] = []
-        under_way: set[Future[list[Entry]]] = set()
+    def _chunks(self, todo: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
         start = 0
-        with ThreadPoolExecutor(self._effort.lanes, thread_name_prefix="safedelete-delete") as pool:
-            while start < len(todo):
-                if len(under_way) == self._effort.lanes:
-                    ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                    again += chain.from_iterable(one.result() for one in ended)
-                chunk = todo[start : start + self._most(size)]
-                start += len(chunk)
-                # The gate is asked here, where its connection belongs; a thread stands idle for the request.
-                self._admit(chunk)
-                under_way.add(pool.submit(send, chunk))
-        return again + list(chain.from_iterable(one.result() for one in under_way))
-
-    def _most(self, size: int) -> int:
-        return size if self._pace is None else min(size, self._pace.most)
+        while start < len(todo):
+            # Asked anew for each: a store that turns requests away is sent smaller ones from then on.
+            chunk = todo[start : start + (size if self._pace is None else min(size, self._pace.most))]
+            start += len(chunk)
+            yield chunk
 
     def _admit(self, chunk: Sequence[Entry]) -> None:
         """Wait for its turn, and ask the gate, which raises when it must not be sent."""

@@ -16,7 +16,8 @@ from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, Effort, contradictory, delete_objects, quoted
+from safedelete.s3.delete import OVERWRITTEN, contradictory, delete_objects, quoted
+from safedelete.s3.effort import Effort
 from safedelete.s3.listing import written
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace

@@ -91,7 +91,7 @@ def test_show_tells_a_refusal_again_after_its_window_has_ended(world: World, sur
 def test_a_plan_that_was_not_sealed_offers_no_approval(world: World, surged: Path) -> None:
     said = world.cli("plan", surged, expect=3).out
     assert "safedelete approve" not in said
-    assert "seal it with --save" in said
+    assert "seal it with `plan --save`" in said
     saved = world.cli("plan", surged, "--save", expect=3).out
     assert f"--file '{surged}' --reason" in saved
 

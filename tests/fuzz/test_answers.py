@@ -16,7 +16,8 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
 from safedelete.errors import StoreError
 from safedelete.s3.client import connect
-from safedelete.s3.delete import Effort, delete_objects
+from safedelete.s3.delete import delete_objects
+from safedelete.s3.effort import Effort
 from safedelete.s3.listing import list_objects, list_versions
 from safedelete.testing.memory import ManualClock
 from tests.fuzz import FUZZ

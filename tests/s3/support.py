@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from safedelete.s3.client import Connection, connect
-from safedelete.s3.delete import Effort
+from safedelete.s3.effort import Effort
 from safedelete.testing.servers import ADMIN, Identity, Moto, SeaweedFS, StubS3
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
-from safedelete.s3.delete import KEYS_A_REQUEST, Effort, delete_objects
+from safedelete.s3.delete import delete_objects
+from safedelete.s3.effort import KEYS_A_REQUEST, Effort
 from safedelete.s3.pace import Pace
 from safedelete.testing.servers import Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import (

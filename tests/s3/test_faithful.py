@@ -16,7 +16,7 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome, Tally
 from safedelete.declare.prefix import S3Prefix
 from safedelete.ports import Presence
-from safedelete.s3.delete import Effort
+from safedelete.s3.effort import Effort
 from safedelete.s3.listing import list_objects
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget

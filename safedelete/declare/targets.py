@@ -136,7 +136,7 @@ class Rows:
         if not self.age_tests and not anytime:
             raise ConfigError(
                 f"{where}: no predicate is a time test.",
-                hint="Add older_than(column, days=...) or past(column), or say anytime=True if age must not matter.",
+                hint="Add older_than(column, days=...) or past(column), or say Rows(..., anytime=True) if age must not matter.",
             )
         if not predicates:
             raise ConfigError(

@@ -20,6 +20,7 @@ from safedelete.deploy.aws.template import template
 from safedelete.deploy.drift.around import around
 from safedelete.deploy.drift.compare import compare
 from safedelete.deploy.drift.model import Difference
+from safedelete.deploy.drift.normal import document
 from safedelete.deploy.drift.read import Aws, read
 from safedelete.deploy.spec import NAME
 from safedelete.errors import StoreError
@@ -317,3 +318,14 @@ def test_an_endpoint_that_is_not_aws_is_said_to_be_none(code: str) -> None:
     with pytest.raises(StoreError) as raised:
         Aws(REGION, Elsewhere()).account()
     assert "not AWS" not in (raised.value.hint or "")
+
+
+def test_a_policy_is_read_from_its_text_too() -> None:
+    policy = {"Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}}
+    assert document(json.dumps(policy)) == document(policy)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"Statement": [1]}'])
+def test_a_policy_that_cannot_be_read_is_an_error_of_its_own(text: str) -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        document(text)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from safedelete.deploy.drift.model import Change
 from safedelete.deploy.ecs_spec import RESERVED
+from safedelete.errors import StoreError
 
 _ORDERED: Final = frozenset({"command", "entryPoint", "dnsServers", "dependsOn"})
 """Lists whose order means something."""
@@ -110,8 +111,21 @@ def rule(answer: Mapping[str, Any]) -> Any:
     return _settled({**answer, "EventPattern": read}, _RULE_SERVER, {})
 
 
-def document(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's statements by their text, in whichever order and however lists of one are written."""
+def document(policy: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return a policy's statements by their text, in whichever order and however lists of one are written.
+
+    Raises:
+        StoreError: It is no policy.
+    """
+    # boto3 decodes policies itself; what stands in for AWS may hand out the text.
+    try:
+        read = json.loads(policy) if isinstance(policy, str) else policy
+        return _statements(read)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise StoreError("AWS answered with a policy document that cannot be read.") from error
+
+
+def _statements(policy: Mapping[str, Any]) -> dict[str, Any]:
     listed = policy.get("Statement") or []
     found = {}
     for statement in listed if isinstance(listed, list) else [listed]:

@@ -84,7 +84,7 @@ class Wired(Lab):
         with self.ledger.connect() as connection:
             query = select(batch.c.data, batch.c.sha256).where(batch.c.state == BatchState.IN_DOUBT.value)
             found = [decode(*row) for row in connection.execute(query)]
-        return frozenset(place for items in found for _, named in named_items(items) for place in named)
+        return frozenset(place for items in found for _, named, _ in named_items(items) for place in named)
 
     def move_clock(self, seconds: float) -> bool:
         """Set the run's wall clock forward or back."""

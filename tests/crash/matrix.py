@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from tests.crash import promises
 from tests.crash.nursery import KILLED
 from tests.crash.promises import Names
-from tests.crash.purges import LIMIT
+from tests.crash.purges import LIMIT, VERSIONED
 from tests.crash.world import Lab, LedgerRun, Stores, Written
 
 WORKERS = 2
@@ -211,7 +212,7 @@ class Case:
         self._locked = start.locked
         self.broken: list[str] = []
         self._names = Names.of(start.purge)
-        self._objects_alone = start.purge in ("prefix", "orphans")
+        self._objects_alone = start.purge in ("prefix", "orphans", "versioned prefix")
         self._written: list[Written] = []
         self._told: set[str] = set()
         """Runs that a process has ended other than with 0 after."""
@@ -294,7 +295,10 @@ class Case:
         return ended.status
 
     def _went(self, step: str, before: Stores, runs: list[LedgerRun]) -> None:
-        if self._objects_alone:
+        self._must(step, promises.nothing_old_came_back(before, self._now))
+        if self.change.purge == "versioned prefix":
+            self._must(step, promises.nothing_but_the_sealed_versions_went(before, self._now, runs))
+        elif self._objects_alone:
             self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
             if self.change.purge == "orphans":
                 self._must(step, promises.no_named_object_went(before, self._now))
@@ -312,6 +316,8 @@ class Case:
     def _writes(self, number: int) -> bool:
         write = self.lab.write_objects if self._objects_alone else self.lab.write
         write = self.lab.write_names if self.change.purge == "orphans" else write
+        if self.change.purge == "versioned prefix":
+            write = partial(self.lab.write_objects, bucket=VERSIONED)
         self._written.append(write(number))
         self._now = self.lab.look()
         self._ever |= frozenset(self._now.objects)

@@ -84,6 +84,26 @@ def nothing_but_the_sealed_objects_went(
         yield "rows changed"
 
 
+def nothing_but_the_sealed_versions_went(
+    before: Stores, after: Stores, runs: Sequence[LedgerRun]
+) -> Iterator[str]:
+    """As above for each version and marker."""
+    sealed = {(place, claim.version) for run in runs for claim in run.claims for place in claim.named}
+    for place, kept in before.versions.items():
+        left = {version.name for version in after.versions.get(place, ())}
+        for version in kept:
+            if version.name not in left and (place, version.name) not in sealed:
+                yield f"version {version.name} of {place} is gone, though it was not sealed"
+
+
+def nothing_old_came_back(before: Stores, after: Stores) -> Iterator[str]:
+    """What a newer version or a marker has replaced never shows again."""
+    for place, kept in after.versions.items():
+        shown, earlier = kept[-1], before.versions.get(place, ())
+        if not shown.marker and shown.name in {version.name for version in earlier[:-1]}:
+            yield f"version {shown.name} of {place} came back to life"
+
+
 def named_by_rows(stores: Stores) -> set[Place]:
     """Return the objects of the prefix that a row names, as the purge of orphans has it."""
     keys = [f"{PREFIX}{i}.bin" for i in stores.rows if i >= NAMES_FROM]
@@ -127,14 +147,20 @@ def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequen
     """Sums match, nothing is left open, and the last word on each item is what the stores show."""
     taken = {item for w in written for item in (w.deleted, w.removed)}
     made = {w.overwritten for w in written}
-    last: dict[int | str, Claim] = {}
+    last: dict[tuple[int | str, str | None], Claim] = {}
     for run in runs:
         yield from (f"run {run.state}: {problem}" for problem in run.problems)
         if run.state not in FINISHED:
             yield f"a run is left {run.state}"
         if run.state != "refused":
-            last |= {claim.item: claim for claim in run.claims}
-    for item, claim in last.items():
+            last |= {(claim.item, claim.version): claim for claim in run.claims}
+    for (item, _), claim in last.items():
+        if claim.version is not None:
+            (place,) = claim.named
+            there = claim.version in {version.name for version in after.versions.get(place, ())}
+            if claim.state == "open" or (claim.state in ("deleted", "gone")) == there:
+                yield f"version {claim.version} of {item} is {claim.state} in the ledger, and {there=}"
+            continue
         there = item in after.rows if isinstance(item, int) else (BUCKET, item) in after.objects
         if claim.state in ("deleted", "gone") and there and item not in made:
             yield f"{item} is {claim.state} in the ledger, and there"
@@ -169,6 +195,13 @@ def all_is_done(after: Stores, purge: str) -> Iterator[str]:
             f"object {place} is old and still there"
             for place, etag in after.objects.items()
             if place[1] in OLD_KEYS and etag == OLD_ETAG
+        )
+        return
+    if purge == "versioned prefix":
+        yield from (
+            f"{place} is old and {len(kept)} version(s) are still there"
+            for place, kept in after.versions.items()
+            if place[1] in OLD_KEYS and all(version.old for version in kept)
         )
         return
     if purge == "orphans":

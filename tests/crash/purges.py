@@ -12,7 +12,7 @@ from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, S3Prefix, past
 
 JOB = "matrix"
 LIMIT = 2
-BUCKET, OTHER_BUCKET = "acme-uploads", "acme-moved"
+BUCKET, OTHER_BUCKET, VERSIONED = "acme-uploads", "acme-moved", "acme-versioned"
 PREFIX = "tmp/"
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
@@ -71,6 +71,10 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "rows and two objects each": lambda: _rows(owns=_two_keys()),
     "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
     "orphans": lambda: _purge(_orphans()),
+    "versioned prefix": lambda: _purge(
+        S3Prefix(VERSIONED, PREFIX, older_than=timedelta(days=7), mode="purge")
+    ),
+    "versioned objects": lambda: _rows(owns=S3Keys(VERSIONED, uploads.c.s3_key, mode="purge")),
     # --- the same definition with a deadline that passes while a test waits
     "two objects each, in a hurry": lambda: _purge(
         Rows(uploads, past(uploads.c.expires_at), owns=_two_keys()),

@@ -70,6 +70,15 @@ def test_a_sweep_of_orphans_converges_and_spares_what_a_row_came_to_name(
     assert tried(sqlite_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
 
 
+@pytest.mark.parametrize("purge", ["versioned prefix", "versioned objects"])
+def test_no_version_is_left_and_none_comes_back_to_life(sqlite_labs: list[Lab], purge: str, say: Say) -> None:
+    start = Start(purge)
+    passed = recorded(sqlite_labs[0], start)
+    points = passed if EVERY_BOUNDARY else few(passed)
+    told(say, purge, passed, points)
+    assert tried(sqlite_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+
+
 @pytest.mark.parametrize(
     "start",
     [Start(TWO.purge, role="sd_cannot_lock"), Start(TWO.purge, locked=2), Start("rows", locked=2)],

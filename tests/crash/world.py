@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -34,6 +34,7 @@ from tests.crash.purges import (
     NAMES_FROM,
     OTHER_BUCKET,
     PREFIX,
+    VERSIONED,
     metadata,
     uploads,
 )
@@ -65,13 +66,23 @@ Place = tuple[str, str]
 """Bucket and key."""
 
 
+class Kept(NamedTuple):
+    """One version or marker: its id, whether it is a marker, and whether it is old."""
+
+    name: str
+    marker: bool
+    old: bool
+
+
 @dataclass(frozen=True)
 class Stores:
     """What the database and the object store hold at one moment."""
 
     rows: Mapping[int, Row]
     objects: Mapping[Place, str]
-    """Every object with its ETag."""
+    """Every object with its ETag; of a versioned bucket, every key of which any version or marker is there."""
+    versions: Mapping[Place, tuple[Kept, ...]] = field(default_factory=dict)
+    """Of a versioned bucket every key's versions and markers, oldest first."""
 
 
 class Claim(NamedTuple):
@@ -81,6 +92,7 @@ class Claim(NamedTuple):
     named: frozenset[Place]
     state: str
     code: str
+    version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,8 @@ class Lab:
         for role, rights in ROLES.items():
             if self.has_roles:
                 self._let_in(role, rights)
-        self._must(self.run("another bucket", verb="init"))
+        for purge in ("another bucket", "versioned objects"):
+            self._must(self.run(purge, verb="init"))
         with self.ledger.connect() as connection:
             self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
         return self
@@ -268,7 +281,9 @@ class Lab:
                 connection.execute(delete(lease.table))
         self.store._buckets.clear()
         self.store._sorted.clear()
-        for bucket in (BUCKET, OTHER_BUCKET):
+        self.store._versions.clear()
+        self.store.create_bucket(VERSIONED, versioned=True)
+        for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
             self.store.create_bucket(bucket)
             for row in rows:
                 for key in (row["s3_key"], row["thumb_key"]):
@@ -277,7 +292,12 @@ class Lab:
             self.store.put(bucket, "loose/1.jpg", b"nobody names it")
         for i in (*ELIGIBLE, *KEPT):
             modified = LONG_AGO if i in ELIGIBLE else datetime.now(UTC)
-            self.store.put(BUCKET, f"{PREFIX}{i}.bin", b"old", modified=modified)
+            for bucket in (BUCKET, VERSIONED):
+                self.store.put(bucket, f"{PREFIX}{i}.bin", b"old", modified=modified)
+            # A second version of each, of which the newest is what a plan knows the ETag of.
+            self.store.put(VERSIONED, f"{PREFIX}{i}.bin", b"old", modified=modified)
+            self.store.put(VERSIONED, f"u/{i}.jpg", b"old", modified=modified)
+        self.store.versions(VERSIONED).hide(f"{PREFIX}3.bin", LONG_AGO)
 
     def write(self, number: int) -> Written:
         """Change rows as an application may at any moment: un-expire one, rename another's object, delete a third.
@@ -300,7 +320,7 @@ class Lab:
                     update(uploads).where(uploads.c.id == unexpired).values(expires_at=FAR_AHEAD)
                 )
             if renamed is not None:
-                for bucket in (BUCKET, OTHER_BUCKET):
+                for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
                     self.store.put(bucket, f"new/{renamed}.jpg", b"new")
                 connection.execute(
                     update(uploads).where(uploads.c.id == renamed).values(s3_key=f"new/{renamed}.jpg")
@@ -309,15 +329,15 @@ class Lab:
                 connection.execute(delete(uploads).where(uploads.c.id == deleted))
         return Written(unexpired, renamed, deleted)
 
-    def write_objects(self, number: int) -> Written:
+    def write_objects(self, number: int, bucket: str = BUCKET) -> Written:
         """Overwrite one object of the prefix, remove another, add a third."""
         dice = random.Random(number)
         due = [f"{PREFIX}{i}.bin" for i in ELIGIBLE]
         dice.shuffle(due)
-        self.store.put(BUCKET, due[0], b"written again")
+        self.store.put(bucket, due[0], b"written again")
         client = self.store.client()
-        client.delete_object(Bucket=BUCKET, Key=due[1])
-        self.store.put(BUCKET, f"{PREFIX}fresh.bin", b"fresh")
+        client.delete_object(Bucket=bucket, Key=due[1])
+        self.store.put(bucket, f"{PREFIX}fresh.bin", b"fresh")
         return Written(overwritten=due[0], removed=due[1])
 
     def write_names(self, number: int) -> Written:
@@ -377,7 +397,7 @@ class Lab:
                 )
                 for row in connection.execute(select(uploads))
             }
-        return Stores(rows, self._objects())
+        return Stores(rows, self._objects(), self._versions())
 
     @contextmanager
     def camera(self) -> Iterator[Callable[[], int]]:
@@ -407,15 +427,29 @@ class Lab:
                 durable: list[Any] = [
                     view.execute(query).all() for view, queries in views for query in queries
                 ]
-                return hash((repr(durable), repr(sorted(self._objects().items()))))
+                objects = repr(sorted(self._objects().items()))
+                return hash((repr(durable), objects, repr(sorted(self._versions().items()))))
 
             yield picture
 
     def _objects(self) -> dict[Place, str]:
-        return {
+        found = {
             (bucket, key): stored.etag
             for bucket, members in self.store._buckets.items()
             for key, stored in dict(members).items()
+        }
+        # A key that a marker hides is there all the same.
+        return dict.fromkeys(self._versions(), "hidden") | found
+
+    def _versions(self) -> dict[Place, tuple[Kept, ...]]:
+        versions = self.store._versions.get(VERSIONED)
+        keys = dict.fromkeys(key for key, _ in versions.all()) if versions is not None else ()
+        return {
+            (VERSIONED, key): tuple(
+                Kept(v.name, v.stored is None, v.modified == LONG_AGO) for v in versions.of(key)
+            )
+            for key in keys
+            if versions is not None
         }
 
     def sealed_and_said(self) -> list[LedgerRun]:
@@ -435,9 +469,9 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
         items = decode(batch.data, batch.sha256)
         outcomes = {int(i): (o[0], o[1]) for i, o in json.loads(batch.outcomes or "{}").items()}
         settled = batch.state == "done"
-        for place, (item, named) in enumerate(named_items(items)):
+        for place, (item, named, version) in enumerate(named_items(items)):
             state, code = outcomes.get(place, ("deleted" if settled else "open", ""))
-            claims.append(Claim(item, named, state, code))
+            claims.append(Claim(item, named, state, code, version))
         if settled:
             said = json.loads(batch.tally)[""]
             numbers = {
@@ -453,7 +487,7 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
     return LedgerRun(run.run, run.state, run.exit_code, run.reason or "", tuple(claims), tuple(problems))
 
 
-def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place]]]:
+def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place], str | None]]:
     if isinstance(items, ObjectBatch):
-        return [(ref.key, frozenset({(ref.bucket, ref.key)})) for ref in items.objects]
-    return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects)) for row in items.rows]
+        return [(ref.key, frozenset({(ref.bucket, ref.key)}), ref.version) for ref in items.objects]
+    return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects), None) for row in items.rows]

@@ -22,14 +22,13 @@ _OF_A_KEY = {"PUT": "PutObject", "GET": "GetObject", "HEAD": "HeadObject", "DELE
 _OF_A_BUCKET = {
     ("POST", "delete"): "DeleteObjects",
     ("GET", "versioning"): "GetBucketVersioning",
+    ("GET", "versions"): "ListObjectVersions",
     ("GET", "object-lock"): "GetObjectLockConfiguration",
     ("GET", "replication"): "GetBucketReplication",
     ("GET", "location"): "GetBucketLocation",
     ("GET", "list-type"): "ListObjectsV2",
 }
-_SUBRESOURCES = frozenset(
-    {"acl", "tagging", "retention", "legal-hold", "uploads", "uploadId", "versionId", "partNumber"}
-)
+_SUBRESOURCES = frozenset({"acl", "tagging", "retention", "legal-hold", "uploads", "uploadId", "partNumber"})
 
 
 class StubHTTPServer(ThreadingHTTPServer):

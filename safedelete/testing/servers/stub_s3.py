@@ -1,7 +1,7 @@
 """An object store in this process that answers at once, truthfully or as badly as told.
 
 Only a stub produces a truncated answer, a key that was not asked for, or a reset between the deletion and its
-acknowledgement. It also serves benchmarks as the store that costs nothing. Unversioned, and it checks no signature.
+acknowledgement. It also serves benchmarks as the store that costs nothing. It checks no signature.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote
@@ -28,28 +26,13 @@ from safedelete.testing.servers.faults import (
 from safedelete.testing.servers.identity import ADMIN, Identity, s3_client
 from safedelete.testing.servers.script import Scripted
 from safedelete.testing.servers.stub_http import StubHTTPServer
+from safedelete.testing.servers.stub_object import StoredObject, got, refusal
+from safedelete.testing.servers.stub_versions import Versions
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _MAX_KEYS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """One object.
-
-    Attributes:
-        body: Content.
-        etag: MD5 of the content, in hex, without quotes.
-        modified: Aware, UTC.
-        storage: Its storage class; None for a listing that does not name it.
-    """
-
-    body: bytes
-    etag: str
-    modified: datetime
-    storage: str | None = "STANDARD"
 
 
 class StubS3(Scripted):
@@ -66,6 +49,7 @@ class StubS3(Scripted):
         super().__init__(latency=latency, record=record)
         self._buckets: dict[str, dict[str, StoredObject]] = {}
         self._sorted: dict[str, list[str]] = {}
+        self._versions: dict[str, Versions] = {}
         self._server: StubHTTPServer | None = None
 
     # --- life ---
@@ -113,10 +97,17 @@ class StubS3(Scripted):
 
     # --- the test's side ---
 
-    def create_bucket(self, bucket: str) -> None:
+    def create_bucket(self, bucket: str, *, versioned: bool = False) -> None:
         """Make an empty bucket; one that exists is left alone."""
         with self._lock:
-            self._buckets.setdefault(bucket, {})
+            if bucket not in self._buckets:
+                self._buckets[bucket] = {}
+                if versioned:
+                    self._versions[bucket] = Versions(self._buckets[bucket])
+
+    def versions(self, bucket: str) -> Versions:
+        """Return the versions of a versioned bucket."""
+        return self._versions[bucket]
 
     def put(
         self,
@@ -142,6 +133,8 @@ class StubS3(Scripted):
             objects = self._buckets.setdefault(bucket, {})
             if key not in objects:
                 self._sorted.pop(bucket, None)
+            if bucket in self._versions:
+                self._versions[bucket].write(key, stored)
             objects[key] = stored
         return stored
 
@@ -159,6 +152,19 @@ class StubS3(Scripted):
         objects = self._buckets.get(request.bucket)
         if objects is None:
             return _error(404, "NoSuchBucket")
+        versions = self._versions.get(request.bucket)
+        answer = None
+        if versions is not None:
+            answer = versions.answer(request, refuse)
+            # A key may have come back to sight.
+            self._sorted.pop(request.bucket, None)
+        return answer or self._unversioned(request, objects, refuse)
+
+    def _unversioned(
+        self, request: Request, objects: dict[str, StoredObject], refuse: Mapping[str, str]
+    ) -> Answer:
+        if "versionId" in request.query:
+            return _error(501, "NotImplemented")
         if request.operation == "DeleteObjects":
             return self._delete_objects(request, objects, refuse)
         if request.operation == "ListObjectsV2":
@@ -169,13 +175,13 @@ class StubS3(Scripted):
 
     def _one(self, request: Request, objects: dict[str, StoredObject]) -> Answer:
         if request.operation in ("GetObject", "HeadObject"):
-            return _get(objects.get(request.key), head=request.operation == "HeadObject")
+            return got(objects.get(request.key), head=request.operation == "HeadObject")
         if request.operation == "PutObject":
             stored = self.put(request.bucket, request.key, request.body)
             return Answer(200, headers={"ETag": f'"{stored.etag}"'})
         if request.operation != "DeleteObject":
             return _error(501, "NotImplemented")
-        code = _refusal(objects, Entry(request.key, etag=request.headers.get("if-match")))
+        code = refusal(objects, Entry(request.key, etag=request.headers.get("if-match")))
         if code is not None:
             return _error(412 if code == "PreconditionFailed" else 404, code)
         objects.pop(request.key, None)
@@ -189,7 +195,7 @@ class StubS3(Scripted):
         quiet = b"<Quiet>true</Quiet>" in request.body
         parts = [f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult xmlns="{NAMESPACE}">']
         for entry in request.entries:
-            code = refuse.get(entry.key) or _refusal(objects, entry)
+            code = refuse.get(entry.key) or refusal(objects, entry)
             if code is not None:
                 parts.append(
                     f"<Error><Key>{escaped(entry.key)}</Key><Code>{code}</Code><Message>stub</Message></Error>"
@@ -239,28 +245,6 @@ class StubS3(Scripted):
             # Python's order of strings is by code point, which is S3's order by UTF-8 byte.
             self._sorted[bucket] = sorted(objects)
         return self._sorted[bucket]
-
-
-def _refusal(objects: Mapping[str, StoredObject], entry: Entry) -> str | None:
-    if entry.etag is None:
-        return None
-    stored = objects.get(entry.key)
-    if stored is None:
-        return "NoSuchKey"
-    return None if entry.etag.strip('"') in ("*", stored.etag) else "PreconditionFailed"
-
-
-def _get(stored: StoredObject | None, *, head: bool) -> Answer:
-    if stored is None:
-        return Answer(404) if head else _error(404, "NoSuchKey")
-    headers = {
-        "ETag": f'"{stored.etag}"',
-        "Last-Modified": format_datetime(stored.modified.astimezone(UTC), usegmt=True),
-        "Content-Type": "binary/octet-stream",
-    }
-    if head:
-        return Answer(200, b"", headers, announced=len(stored.body))
-    return Answer(200, stored.body, headers)
 
 
 def _listing(request: Request, shown: list[tuple[str, StoredObject]], groups: list[str], token: str) -> bytes:

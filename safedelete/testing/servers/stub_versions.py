@@ -1,0 +1,196 @@
+"""The versions of one bucket of the stub store: what a versioned bucket keeps, hides and brings back."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Entry, Request, error_body, escaped
+from safedelete.testing.servers.stub_object import StoredObject, got, refusal
+
+_MAX_KEYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a key, or a delete marker.
+
+    Attributes:
+        name: Its id.
+        stored: The object; None for a marker.
+        modified: Aware, UTC.
+    """
+
+    name: str
+    stored: StoredObject | None
+    modified: datetime
+
+
+class Versions:
+    """Every version of every key of one bucket, with the view of it that knows no versions.
+
+    Args:
+        shown: What an unversioned look sees, by key; kept up to date.
+    """
+
+    def __init__(self, shown: dict[str, StoredObject]) -> None:
+        self._shown = shown
+        self._kept: dict[str, list[Version]] = {}
+        self._sorted: list[str] = []
+        self._made = 0
+
+    def write(self, key: str, stored: StoredObject) -> Version:
+        """Keep a new version, which is current from now on."""
+        return self._add(key, stored, stored.modified)
+
+    def hide(self, key: str, modified: datetime | None = None) -> Version:
+        """Put a delete marker on top of a key, also of one that has no version."""
+        return self._add(key, None, modified or datetime.now(UTC))
+
+    def remove(self, key: str, name: str) -> Version | None:
+        """Remove one version or marker for good; whatever lies below it is current from then on."""
+        kept = self._kept.get(key, [])
+        found = next((version for version in kept if version.name == name), None)
+        if found is not None:
+            kept.remove(found)
+            if not kept:
+                del self._kept[key]
+                self._sorted.remove(key)
+            self._show(key)
+        return found
+
+    def of(self, key: str) -> tuple[Version, ...]:
+        """Return the versions and markers of a key, oldest first."""
+        return tuple(self._kept.get(key, ()))
+
+    def all(self) -> Iterator[tuple[str, Version]]:
+        """Yield every version and marker in the order of a listing: by key, newest first."""
+        for key in self._sorted:
+            for version in reversed(self._kept[key]):
+                yield key, version
+
+    # --- the wire's side ---
+
+    def answer(self, request: Request, refuse: Mapping[str, str]) -> Answer | None:
+        """Answer what is about versions; None for what an unversioned bucket answers alike."""
+        name = request.query.get("versionId")
+        match request.operation:
+            case "GetBucketVersioning":
+                status = f'<VersioningConfiguration xmlns="{NAMESPACE}"><Status>Enabled</Status></VersioningConfiguration>'
+                return Answer(200, status.encode(), XML)
+            case "ListObjectVersions":
+                return self._list(request)
+            case "DeleteObjects" if not request.malformed and 1 <= len(request.entries) <= _MAX_KEYS:
+                return self._delete_objects(request, refuse)
+            case "DeleteObject":
+                return self._delete(request, name)
+            case "GetObject" | "HeadObject" if name is not None:
+                return self._get(request.key, name, head=request.operation == "HeadObject")
+        return None
+
+    def _get(self, key: str, name: str, *, head: bool) -> Answer:
+        found = next((version for version in self.of(key) if version.name == name), None)
+        if found is not None and found.stored is None:
+            return Answer(405, headers={"x-amz-delete-marker": "true"})
+        return got(None if found is None else found.stored, head=head)
+
+    def _delete(self, request: Request, name: str | None) -> Answer:
+        if name is not None:
+            found = self.remove(request.key, name)
+            marker = {"x-amz-delete-marker": "true"} if found is not None and found.stored is None else {}
+            return Answer(204, headers={"x-amz-version-id": name, **marker})
+        code = refusal(self._shown, Entry(request.key, etag=request.headers.get("if-match")))
+        if code is not None:
+            return Answer(412 if code == "PreconditionFailed" else 404, error_body(code, "stub"), XML)
+        made = self.hide(request.key)
+        return Answer(204, headers={"x-amz-version-id": made.name, "x-amz-delete-marker": "true"})
+
+    def _delete_objects(self, request: Request, refuse: Mapping[str, str]) -> Answer:
+        quiet = b"<Quiet>true</Quiet>" in request.body
+        parts = [f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult xmlns="{NAMESPACE}">']
+        for entry in request.entries:
+            code = refuse.get(entry.key) or (None if entry.version else refusal(self._shown, entry))
+            asked = f"<VersionId>{entry.version}</VersionId>" if entry.version else ""
+            if code is not None:
+                parts.append(
+                    f"<Error><Key>{escaped(entry.key)}</Key>{asked}<Code>{code}</Code><Message>stub</Message></Error>"
+                )
+                continue
+            marker = ""
+            made = self.remove(entry.key, entry.version) if entry.version else self.hide(entry.key)
+            if made is not None and made.stored is None:
+                marker = f"<DeleteMarker>true</DeleteMarker><DeleteMarkerVersionId>{made.name}</DeleteMarkerVersionId>"
+            if not quiet:
+                parts.append(f"<Deleted><Key>{escaped(entry.key)}</Key>{asked}{marker}</Deleted>")
+        return Answer(200, "".join([*parts, "</DeleteResult>"]).encode(), XML)
+
+    def _list(self, request: Request) -> Answer:
+        query = request.query
+        prefix, limit = query.get("prefix", ""), min(int(query.get("max-keys", _MAX_KEYS)), _MAX_KEYS)
+        after, below = query.get("key-marker", ""), query.get("version-id-marker", "")
+        passed = not below
+        page: list[tuple[str, Version]] = []
+        more = False
+        for key, version in self.all():
+            if not key.startswith(prefix) or key < after or (key == after and after and passed and not below):
+                continue
+            if key == after and not passed:
+                passed = version.name == below
+                continue
+            if len(page) == limit:
+                more = True
+                break
+            page.append((key, version))
+        url = query.get("encoding-type") == "url"
+
+        def named(text: str) -> str:
+            return quote(text, safe="/") if url else escaped(text)
+
+        head = (
+            f'<?xml version="1.0" encoding="UTF-8"?><ListVersionsResult xmlns="{NAMESPACE}"><Name>{request.bucket}</Name>'
+            f"<Prefix>{named(prefix)}</Prefix><KeyMarker>{named(after)}</KeyMarker>"
+            f"<VersionIdMarker>{below}</VersionIdMarker><MaxKeys>{limit}</MaxKeys>"
+            f"{'<EncodingType>url</EncodingType>' if url else ''}<IsTruncated>{str(more).lower()}</IsTruncated>"
+        )
+        parts = [head]
+        if more:
+            last, version = page[-1]
+            parts.append(
+                f"<NextKeyMarker>{named(last)}</NextKeyMarker><NextVersionIdMarker>{version.name}</NextVersionIdMarker>"
+            )
+        parts += [self._entry(named(key), key, version) for key, version in page]
+        return Answer(200, "".join([*parts, "</ListVersionsResult>"]).encode(), XML)
+
+    def _entry(self, named: str, key: str, version: Version) -> str:
+        latest = str(self._kept[key][-1] is version).lower()
+        about = (
+            f"<Key>{named}</Key><VersionId>{version.name}</VersionId><IsLatest>{latest}</IsLatest>"
+            f"<LastModified>{version.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+        )
+        stored = version.stored
+        if stored is None:
+            return f"<DeleteMarker>{about}</DeleteMarker>"
+        storage = f"<StorageClass>{stored.storage}</StorageClass>" if stored.storage else ""
+        return f"<Version>{about}<ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.body)}</Size>{storage}</Version>"
+
+    # --- inside ---
+
+    def _add(self, key: str, stored: StoredObject | None, modified: datetime) -> Version:
+        self._made += 1
+        version = Version(f"v{self._made:06}", stored, modified)
+        if key not in self._kept:
+            insort(self._sorted, key)
+        self._kept.setdefault(key, []).append(version)
+        self._show(key)
+        return version
+
+    def _show(self, key: str) -> None:
+        kept = self._kept.get(key)
+        newest = kept[-1].stored if kept else None
+        if newest is None:
+            self._shown.pop(key, None)
+        else:
+            self._shown[key] = newest

@@ -20,6 +20,10 @@ TABLE: Final = "items"
 DAYS: Final = 200
 """Age of the oldest row; the younger half of the table is less than a tenth of that."""
 
+
+SPAN: Final = 1_000_000
+"""Seconds over which each half lies, however many rows it has: less than its age."""
+
 PAYLOAD: Final = 200
 
 
@@ -177,7 +181,7 @@ class SQLiteCopies:
             connection.execute(
                 f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
                 f" INSERT INTO {TABLE} SELECT {value}, strftime('%Y-%m-%d %H:%M:%f000', 'now', CASE WHEN n <= {half}"
-                f" THEN '-{DAYS} days' ELSE '-15 days' END, (n % {half}) || ' seconds'),"
+                f" THEN '-{DAYS} days' ELSE '-15 days' END, (n % {min(half, SPAN)}) || ' seconds'),"
                 f" (n * 7919) % 50021, printf('%{PAYLOAD}s', 'x'), 'uploads/' || n || '.jpg' FROM s"
             )
             connection.execute(f"CREATE INDEX items_created_at ON {TABLE} (created_at)")

@@ -31,7 +31,7 @@ from safedelete.s3.codes import (
     meaning_of,
     status_of,
 )
-from safedelete.s3.effort import MOST_KEYS, Effort
+from safedelete.s3.effort import Effort
 from safedelete.s3.fastdelete import send_delete
 from safedelete.s3.keys import Lane, lane, refusal
 from safedelete.s3.lanes import side_by_side
@@ -177,7 +177,7 @@ class _Account:
         """Ask for these until each is settled or the attempts are used up."""
         batch = [e for e in entries if lane(e.key) is Lane.BATCH]
         single = [e for e in entries if lane(e.key) is Lane.SINGLE]
-        self._rounds(batch, min(self._effort.chunk, MOST_KEYS), self._ask_many)
+        self._rounds(batch, self._effort.size(len(batch)), self._ask_many)
         self._rounds(single, 1, self._ask_one)
 
     def _rounds(

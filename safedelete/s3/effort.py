@@ -11,7 +11,7 @@ MOST_KEYS: Final = 1000
 """Most keys of one DeleteObjects request; the SDK sends more unchecked."""
 
 KEYS_A_REQUEST: Final = 500
-"""Keys of one request: with several under way, smaller ones end sooner and cost this process a twentieth more."""
+"""Keys of one request where there are several: smaller ones end sooner, and cost this process a twentieth more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Effort:
     """How hard a delete tries.
 
     Attributes:
-        chunk: Keys a request, 1 to 1,000; a quarter of it with each attempt.
+        chunk: Keys a request, 1 to 1,000, and a quarter of it with each attempt; None for what takes least time.
         lanes: Requests under way at once.
         attempts: Requests for one key at most.
         pause: Seconds before the second attempt, doubled for each further one.
@@ -27,12 +27,18 @@ class Effort:
         jitter: Gives a number in [0, 1) that a pause is shortened by, so that workers do not return together.
     """
 
-    chunk: int = KEYS_A_REQUEST
+    chunk: int | None = None
     lanes: int = 4
     attempts: int = 5
     pause: float = 0.2
     longest: float = 5.0
     jitter: Callable[[], float] = random.SystemRandom().random
+
+    def size(self, keys: int) -> int:
+        """Return how many of these keys to ask for by one request: all, where they fit into it."""
+        if self.chunk is not None:
+            return min(self.chunk, MOST_KEYS)
+        return MOST_KEYS if keys <= MOST_KEYS else KEYS_A_REQUEST
 
     def wait(self, attempt: int) -> float:
         """Return the seconds to wait before the attempt of this number, the first being 0."""

@@ -194,7 +194,7 @@ def all_is_done(after: Stores, purge: str) -> Iterator[str]:
         yield from (
             f"object {place} is old and still there"
             for place, etag in after.objects.items()
-            if place[1] in OLD_KEYS and etag == OLD_ETAG
+            if place[0] == BUCKET and place[1] in OLD_KEYS and etag == OLD_ETAG
         )
         return
     if purge == "versioned prefix":
@@ -209,7 +209,7 @@ def all_is_done(after: Stores, purge: str) -> Iterator[str]:
         yield from (
             f"orphan {place} is old and still there"
             for place, etag in after.objects.items()
-            if place[1] in OLD_KEYS and etag == OLD_ETAG and place not in named
+            if place[0] == BUCKET and place[1] in OLD_KEYS and etag == OLD_ETAG and place not in named
         )
         return
     least = 4 if purge == "a stricter predicate" else 0

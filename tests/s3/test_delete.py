@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
 from safedelete.s3.delete import delete_objects
-from safedelete.s3.effort import KEYS_A_REQUEST, Effort
+from safedelete.s3.effort import Effort
 from safedelete.s3.pace import Pace
 from safedelete.testing.servers import Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import (
@@ -319,8 +319,8 @@ def test_what_is_turned_away_by_one_of_several_requests_slows_all_down_once(stub
 # --- what is sent ---
 
 
-@pytest.mark.parametrize(("chunk", "sizes"), [(5000, [1, 1000]), (KEYS_A_REQUEST, [1, 500, 500])])
-def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3, chunk: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(("chunk", "sizes"), [(5000, [1, 1000]), (None, [1, 500, 500])])
+def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3, chunk: int | None, sizes: list[int]) -> None:
     keys = [f"k{n:04}" for n in range(1001)]
     for key in keys:
         stub.put("lies", key)
@@ -328,6 +328,11 @@ def test_1001_keys_go_in_requests_of_at_most_1000(stub: StubS3, chunk: int, size
     assert sorted(len(r.keys) for r in stub.requests) == sizes
     assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
     assert not stub.keys("lies")
+
+
+def test_1000_keys_go_in_one_request(stub: StubS3) -> None:
+    run(stub, refs("lies", *(f"k{n:04}" for n in range(1000))))
+    assert [len(r.keys) for r in stub.requests] == [1000]
 
 
 def test_a_known_etag_is_sent_and_never_beside_a_version(stub: StubS3) -> None:

@@ -301,8 +301,8 @@ class Look:
         """Hold objects, bytes and cascades against the volume rule."""
         target = self.target
         lift = 1.0
-        if forecast is not None and usual.expected:
-            # A night that was seen to be heavy is heavy in all its parts, as far as that is believed.
+        if forecast is not None and usual.expected and not cut_short(self.plan, target):
+            # A heavy night that was foreseen is heavy in all parts, as far as believed; a portion is compared by the row.
             lift = max(1.0, min(forecast.expected, bound.limit) / usual.expected)
         if target.kind == "rows" and known(target.objects):
             values = [(n, n.target.objects) for n in self.past]

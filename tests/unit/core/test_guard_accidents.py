@@ -92,6 +92,13 @@ def test_a_smaller_portion_may_take_along_less_and_not_as_much() -> None:
     assert measure(look(plan(30, 100, cascades=taking(500), **small), drained), "cascade").expected == 500
 
 
+def test_a_surge_that_was_foreseen_makes_no_row_of_a_portion_own_more() -> None:
+    usual = [ran(plan(i, 100, objects=100, ages=ages([*[100] * (29 - i), 3_000]))) for i in range(30)]
+    portion = {"eligible": 3_000, "portion": 1_000, "ages": ages(100)}
+    assert approved(look(plan(30, 1_000, objects=1_000, **portion), usual))
+    assert codes(look(plan(30, 1_000, objects=20_000, **portion), usual)) == ["SD202"]
+
+
 def test_a_first_night_whose_rows_each_take_thousands_along_waits_for_a_person() -> None:
     few = look(plan(0, 100, ages=ages(100), cascades=taking(1_000)))
     assert approved(few)
@@ -117,6 +124,15 @@ def test_approved_surges_do_not_make_an_empty_night_usual() -> None:
     counts[20] = counts[30] = 2_000
     history = [ran(plan(i, n, ages=ages(100))) for i, n in enumerate(counts)]
     assert "SD206" in codes(look(plan(40, 15), history), "warn")
+
+
+def test_rows_out_of_time_of_a_one_off_run_teach_nothing() -> None:
+    for teaches, refused in ((0, True), (1, False)):
+        twice = [
+            ran(plan(i, 150, late=6_000 if i in (5, 6) else 0), teaches=teaches if i in (5, 6) else 1)
+            for i in range(20)
+        ]
+        assert ("SD212" in codes(look(plan(20, 150, late=9_000), twice))) is refused
 
 
 # --- numbers that cannot be true ---------------------------------------------------------------------------------------

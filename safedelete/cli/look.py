@@ -9,14 +9,14 @@ from typing import Final
 
 from tabulate import tabulate
 
-from safedelete.core.decision import Decision
+from safedelete.core.decision import Decision, codes_of
+from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.core.say import picture
 from safedelete.errors import RefusedError
 from safedelete.ports import RunRecord
-from safedelete.runner.context import never_acceptable
 
 DAY: Final = timedelta(days=1)
 
@@ -104,8 +104,7 @@ def accept(decision: Decision, run: str, file: str) -> list[str]:
         run: The sealed run's id.
         file: The job file, quoted for a shell.
     """
-    codes = {f.code for f in decision.findings if f.severity == "refuse"}
-    stuck = never_acceptable(codes)
+    stuck = never_acceptable(codes_of(decision.findings))
     if stuck or decision.plan.digest is None:
         why = ", ".join(stuck) or "A plan whose keys were not sealed"
         return [f"{why} cannot be approved: repair it, then plan again."]

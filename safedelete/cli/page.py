@@ -14,7 +14,7 @@ from typing import Final
 from safedelete.cli.look import planned, when
 from safedelete.cli.series import MARKS, Point, Series, series
 from safedelete.cli.svg import described, drawing
-from safedelete.core.decision import Approved
+from safedelete.core.decision import Approved, codes_of
 from safedelete.core.outcome import Tally
 from safedelete.core.printable import printable
 from safedelete.core.say import sentence
@@ -245,8 +245,7 @@ def _minute(instant: datetime) -> str:
 
 
 def _why(record: RunRecord) -> str:
-    codes = [f.code for f in record.decision.findings if f.severity == "refuse"] if record.decision else []
-    said = ", ".join(dict.fromkeys(codes))
+    said = ", ".join(codes_of(record.decision.findings)) if record.decision else ""
     accepted = record.decision.approval if isinstance(record.decision, Approved) else None
     parts = [said, record.reason, f"accepted by {accepted.who}: {accepted.reason}" if accepted else ""]
     return "; ".join(part for part in parts if part)

@@ -103,17 +103,18 @@ def known(count: object) -> TypeGuard[int]:
     return type(count) is int and 0 <= count <= ABSURD
 
 
-def read(history: Sequence[PastRun], plan: Plan) -> Record:
+def read(history: Sequence[PastRun], job: str, as_of: datetime) -> Record:
     """Sort a history out, whatever order it came in.
 
     Args:
         history: Runs of any state; those of another purge are ignored.
-        plan: Tonight's.
+        job: The purge.
+        as_of: Tonight's instant.
     """
     best: dict[str, PastRun] = {}
     dropped = 0
     for past in history:
-        if past.state != "succeeded" or past.plan.job != plan.job:
+        if past.state != "succeeded" or past.plan.job != job:
             continue
         if past.plan.as_of.tzinfo is None:
             dropped += 1
@@ -123,9 +124,9 @@ def read(history: Sequence[PastRun], plan: Plan) -> Record:
         best[past.run] = past if twin is None else max(twin, past, key=_rank)
     wrong = {run for past in best.values() for run in past.overrules}
     runs = sorted((p for p in best.values() if p.run not in wrong), key=lambda p: (p.plan.as_of, p.run))
-    cut = bisect_right(runs, plan.as_of, key=lambda p: p.plan.as_of)
+    cut = bisect_right(runs, as_of, key=lambda p: p.plan.as_of)
     earlier = tuple(runs[max(0, cut - LOOKBACK) : cut])
-    return Record(earlier, tuple(runs[cut:]), _since(history, plan, earlier), dropped)
+    return Record(earlier, tuple(runs[cut:]), _since(history, job, as_of, earlier), dropped)
 
 
 def nights(record: Record, name: str) -> tuple[list[Night], int]:
@@ -182,16 +183,18 @@ def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
     return Season(elapsed, day.weekday(), bits)
 
 
-def left_behind(past: PastRun, target: TargetPlan) -> int:
-    """Return how many eligible items a successful run left: blocked ones, or the rest of a backlog.
+def left_behind(past: PastRun, target: TargetPlan, size: int) -> int:
+    """Return how much of what a successful run found it left: blocked items, or the rest of a backlog.
 
     What it found gone or changed is over: should it match again, somebody has made it match.
 
     A run that does not say what it deleted is taken to have deleted what it planned.
+
+    Args:
+        past: The run.
+        target: One of its targets.
+        size: What it found there.
     """
-    size = whole(target, past.plan.portion)
-    if size is None:
-        return 0
     deleted, over = past.deleted.get(target.name, target.items), past.over.get(target.name, 0)
     return max(0, size - deleted - over) if known(deleted) and known(over) else 0
 
@@ -227,14 +230,16 @@ def between(ages: AgeProfile, start: float, end: float) -> float:
     return sum((rows * (min(end, d + 1.0) - max(start, float(d))) for d, rows in touched), 0.0)
 
 
-def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -> Mapping[str, int]:
+def _since(
+    history: Sequence[PastRun], job: str, as_of: datetime, earlier: Sequence[PastRun]
+) -> Mapping[str, int]:
     last = earlier[-1].plan.as_of if earlier else None
     found: dict[str, int] = {}
     partial = sorted((p for p in history if p.state != "succeeded" and p.deleted), key=_rank)
     for past in {p.run: p for p in partial}.values():
         at = past.plan.as_of
-        mine = at == plan.as_of  # an interrupted run that is decided on again
-        if past.plan.job != plan.job or at.tzinfo is None or mine or (last is not None and at <= last):
+        mine = at == as_of  # an interrupted run that is decided on again
+        if past.plan.job != job or at.tzinfo is None or mine or (last is not None and at <= last):
             continue
         for name, deleted in past.deleted.items():
             if known(deleted):
@@ -245,7 +250,8 @@ def _since(history: Sequence[PastRun], plan: Plan, earlier: Sequence[PastRun]) -
 def _target_and_rest(past: PastRun | None, name: str) -> tuple[TargetPlan | None, int]:
     """Return a target as a run planned it, and what the run left of it."""
     target = None if past is None else _target(past.plan, name)
-    return target, 0 if past is None or target is None else left_behind(past, target)
+    size = None if past is None or target is None else whole(target, past.plan.portion)
+    return target, 0 if past is None or target is None or size is None else left_behind(past, target, size)
 
 
 def _target(plan: Plan, name: str) -> TargetPlan | None:

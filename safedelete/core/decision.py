@@ -6,10 +6,10 @@ nothing else: code that would delete on a refused plan does not type-check.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from safedelete.core.plan import Plan
 
@@ -73,13 +73,49 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """One finding of a refused plan that a person accepts, no wider than it was shown.
+
+    Attributes:
+        code: The finding's code.
+        target: What it was found on; empty for the plan as a whole.
+        limit: The declared limit it broke, or the ids of the runs whose clock it calls wrong; None where it names neither.
+    """
+
+    code: str
+    target: str = ""
+    limit: Number = None
+
+    @classmethod
+    def of(cls, found: Finding) -> Acceptance:
+        """Return the acceptance of exactly this finding."""
+        limit = next((found.numbers[name] for name in _LIMITS if name in found.numbers), None)
+        return cls(code=found.code, target=found.target, limit=limit)
+
+    def covers(self, found: Finding) -> bool:
+        """Whether a finding made now is the accepted one: the same, on the same target, against no tighter a limit."""
+        now = Acceptance.of(found)
+        if (now.code, now.target) != (self.code, self.target):
+            return False
+        if isinstance(self.limit, (int, float)) and isinstance(now.limit, (int, float)):
+            return now.limit >= self.limit
+        if isinstance(self.limit, str) and isinstance(now.limit, str):
+            return set(now.limit.split(",")) <= set(self.limit.split(","))
+        return now.limit == self.limit
+
+
+_LIMITS: Final = ("max_items", "max_fraction", "max_bytes", "runs")
+"""Numbers of a finding that bound its acceptance; what the guard works out itself is the same as long as nothing ran since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """A person's one-time acceptance of one refused plan.
 
     Attributes:
         run: The sealed run it accepts.
         digest: The sealed digest it is bound to.
-        codes: The findings it accepts; any other still refuses.
+        accepts: The findings it accepts; any other still refuses.
         reason: Why, in the approver's words.
         who: Login and caller identity.
         at: When, UTC.
@@ -89,12 +125,17 @@ class Approval:
 
     run: str
     digest: str
-    codes: tuple[str, ...]
+    accepts: tuple[Acceptance, ...]
     reason: str
     who: str
     at: datetime
     expires_at: datetime
     teaches: Literal[0, 1, 2] = 1
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes it accepts, each once."""
+        return tuple(dict.fromkeys(accepted.code for accepted in self.accepts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +158,13 @@ class Refused:
 
 
 Decision: TypeAlias = Approved | Refused
+
+
+def refusing(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that refuse, in the order given."""
+    return tuple(found for found in findings if found.severity == "refuse")
+
+
+def codes_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the codes of the findings that refuse, each once, in the order given."""
+    return tuple(dict.fromkeys(found.code for found in refusing(findings)))

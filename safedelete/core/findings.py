@@ -6,7 +6,7 @@ against what is usual or was forecast, 3xx only tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -74,7 +74,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD111": Kind(
         "Cutoff out of step with the clock",
         "refuse",
-        "Between two runs the cutoff must move by as much as the clock; it did not.",
+        "Since the last run, and over all runs since a step was accepted, the cutoff must move by as much as the clock; it did not.",
         "Look for a changed retention, a time zone, or a cutoff that is computed outside the job file.",
     ),
     "SD112": Kind(
@@ -116,7 +116,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD200": Kind(
         "Nothing to compare with",
         "refuse",
-        "There is no earlier run, and no coming day in a time column, to judge the plan by.",
+        "No earlier run can be compared with, nor a coming day in a time column.",
         "Look at the count, the share and the days, then approve this plan: it becomes the first of the baseline.",
     ),
     "SD201": Kind(
@@ -128,7 +128,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD202": Kind(
         "Far more objects than usual",
         "refuse",
-        "More owned objects than the volume rule allows after what earlier runs took.",
+        "More owned objects than the volume rule allows after what earlier runs took, or on a first night than ten for each row.",
         "Look at what each row owns: a new key column, or a join that multiplies rows. Approve if it is meant.",
     ),
     "SD203": Kind(
@@ -140,13 +140,13 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD204": Kind(
         "Far more cascaded rows than usual",
         "refuse",
-        "More rows of another table than the volume rule allows, or rows of a table no earlier run touched.",
+        "More rows of another table than the volume rule allows, or rows of a table that no earlier run that counts has touched.",
         "Look for a new foreign key with ON DELETE CASCADE or SET NULL. Approve if it is meant.",
     ),
     "SD205": Kind(
         "First night above the provisional baseline",
         "refuse",
-        "No earlier run exists; the days around the cutoff in the time column say a night is far smaller.",
+        "No earlier run can be compared with; the days around the cutoff in the time column say a night is far smaller.",
         "A backlog looks like this, and so does a wrecked cutoff. Look at the days, then approve once; with per_run that drains in portions.",
     ),
     "SD206": Kind(
@@ -188,7 +188,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD302": Kind(
         "Slow creep",
         "warn",
-        "The last two weeks took more than four times what runs two to three months ago took.",
+        "The last 14 runs took more than four times what runs 60 to 90 runs ago took, a month or more before.",
         "Growth looks like this, and so does a predicate that widens a little every day.",
     ),
     "SD303": Kind(
@@ -200,8 +200,8 @@ FINDINGS: Final[Mapping[str, Kind]] = {
     "SD304": Kind(
         "Provisional baseline",
         "warn",
-        "There is no earlier run; the time column's own days stand in for a baseline.",
-        "There is nothing to do: the first successful run ends it.",
+        "No earlier run can be compared with; the time column's own days stand in for a baseline.",
+        "There is nothing to do: the first successful run that counts ends it.",
     ),
     "SD305": Kind(
         "Some numbers unknown",
@@ -213,7 +213,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "A portion of a backlog",
         "warn",
         "per_run takes the oldest items of a whole that is decided as a whole.",
-        "Nothing; the message says how many nights are left.",
+        "Nothing; the message says how many more runs it takes.",
     ),
     "SD307": Kind(
         "Approval does not apply",
@@ -244,6 +244,7 @@ def finding(
     target: str = "",
     numbers: Mapping[str, Number] | None = None,
     severity: Literal["refuse", "warn"] | None = None,
+    hint: str = "",
 ) -> Finding:
     """Make a finding from the table.
 
@@ -253,6 +254,7 @@ def finding(
         target: The target's or cascaded table's name.
         numbers: The same numbers for machines.
         severity: What the user declared, where the table leaves it to him.
+        hint: What to do, where the table's advice is for another cause of the same code.
     """
     kind = FINDINGS[code]
     fixed = kind.severity if kind.severity != "declared" else None
@@ -262,5 +264,10 @@ def finding(
         target=target,
         message=message,
         numbers=dict(numbers or {}),
-        hint=kind.action,
+        hint=hint or kind.action,
     )
+
+
+def never_acceptable(codes: Iterable[str]) -> list[str]:
+    """Return those codes that no approval can accept: what could not be counted, nobody can judge."""
+    return sorted({code for code in codes if code not in FINDINGS or not FINDINGS[code].acceptable})

@@ -11,7 +11,7 @@ from safedelete.core.baseline import DAY, Night, Record, known
 from safedelete.core.decision import Finding
 from safedelete.core.findings import finding
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Count, Plan, TargetPlan, Unknown
+from safedelete.core.plan import Count, PastRun, Plan, TargetPlan, Unknown
 
 STEP: Final = timedelta(hours=1)
 """How far the cutoff's step may differ from the clock's: a change to or from summer time."""
@@ -23,7 +23,7 @@ SHARE: Final = 0.5
 """Largest share of the table, or of what matches at any age, before two runs have shown that more is usual."""
 
 SHARE_ROOM: Final = 1.2
-"""Times the second-largest share seen, where that is more."""
+"""Times the second-largest share seen, where that is more: a table that shrinks a little need not ask anew each night."""
 
 SHARE_MOST: Final = 0.98
 """A learned share stays below this, so that a lost age test shows, unless everything went twice before."""
@@ -32,10 +32,8 @@ SHARE_FROM: Final = 20
 """Rows of a table from which taking everything can become usual: of two rows, both go now and then."""
 
 SHARE_FORESEEN: Final = 0.9
-"""The share that passes where earlier runs saw tonight's rows coming."""
-
-GAP: Final = 7.0
-"""Nights since the last successful run before the gap is mentioned."""
+"""The share that passes where earlier runs saw tonight's rows coming: a fixed retention on a table that nobody writes to
+ends so, and yet the last tenth is asked for."""
 
 
 def too_many(plan: Plan, max_sealed: int) -> Iterator[Finding]:
@@ -104,6 +102,16 @@ def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
             )
 
 
+def ceilings(target: TargetPlan, limits: Guard) -> list[tuple[float, str]]:
+    """Return the most items each declared limit lets a target delete, with the limit's name."""
+    found: list[tuple[float, str]] = []
+    if limits.max_items is not None:
+        found.append((float(limits.max_items), "max_items"))
+    if limits.max_fraction is not None and known(target.total):
+        found.append((float(Fraction(str(limits.max_fraction)) * target.total), "max_fraction"))
+    return found
+
+
 def cascaded(target: TargetPlan, *, deletes_only: bool = False) -> dict[str, Count]:
     """Add up what the cascades do to each table; one unknown part makes its sum unknown."""
     sums: dict[str, Count] = {}
@@ -152,11 +160,8 @@ def changed(plan: Plan, record: Record) -> Iterator[Finding]:
             f"{_difference(last, plan)}.",
             numbers={"was": last.fingerprint, "is": plan.fingerprint, "run": record.runs[-1].run},
         )
-    before = {t.name: t for t in last.targets}
     for target in plan.targets:
-        earlier = before.get(target.name)
-        if earlier is not None and target.cutoff is not None and earlier.cutoff is not None:
-            yield from _step(plan.as_of - last.as_of, earlier.cutoff, target.cutoff, target.name)
+        yield from _step(plan.as_of, target, record.runs)
 
 
 def share(
@@ -262,24 +267,49 @@ def _fraction(target: TargetPlan, most: float) -> Iterator[Finding]:
         )
 
 
-def _step(clock: timedelta, was: datetime, now: datetime, name: str) -> Iterator[Finding]:
-    moved = now - was
-    if moved < timedelta(0) <= clock:
+def _step(as_of: datetime, target: TargetPlan, runs: Sequence[PastRun]) -> Iterator[Finding]:
+    """Hold a cutoff's distance from the clock against that of every run since a step was last accepted.
+
+    Against the last run alone, a cutoff that drifts by less than is allowed a night would never be found.
+    """
+    since: list[tuple[datetime, datetime]] = []
+    for run in runs:
+        cutoff = next((t.cutoff for t in run.plan.targets if t.name == target.name), None)
+        if cutoff is None:
+            continue
+        at = (run.plan.as_of, cutoff)
+        # It succeeded out of step, so a person accepted it: the measure is taken anew from there.
+        since = [at] if any(_off(before, at) for before in since) else [*since, at]
+    if not since or target.cutoff is None:
+        return
+    tonight = (as_of, target.cutoff)
+    last_clock, last_cutoff = since[-1]
+    if target.cutoff < last_cutoff:
         yield finding(
             "SD112",
-            f"{name}: the cutoff went back from {_at(was)} to {_at(now)} while the clock moved on by {clock}.",
-            target=name,
-            numbers={"seconds": moved.total_seconds()},
+            f"{target.name}: the cutoff went back from {_at(last_cutoff)} to {_at(target.cutoff)} while the clock moved on "
+            f"by {as_of - last_clock}.",
+            target=target.name,
+            numbers={"seconds": (target.cutoff - last_cutoff).total_seconds()},
         )
-    allowed = WHOLE_DAYS if _whole(was) and _whole(now) else STEP
-    if abs(moved - clock) > allowed:
+    off = next((before for before in reversed(since) if _off(before, tonight)), None)
+    if off is not None:
+        clock, moved = as_of - off[0], target.cutoff - off[1]
+        which = "the last successful run" if off is since[-1] else f"the run of {_at(off[0])}"
         yield finding(
             "SD111",
-            f"{name}: since the last successful run the clock moved {clock / DAY:.2f} days and the cutoff "
-            f"{moved / DAY:.2f}, from {_at(was)} to {_at(now)}.",
-            target=name,
+            f"{target.name}: since {which} the clock moved {clock / DAY:.2f} days and the cutoff "
+            f"{moved / DAY:.2f}, from {_at(off[1])} to {_at(target.cutoff)}.",
+            target=target.name,
             numbers={"clock_days": clock / DAY, "cutoff_days": moved / DAY},
         )
+
+
+def _off(before: tuple[datetime, datetime], after: tuple[datetime, datetime]) -> bool:
+    """Whether a cutoff moved otherwise than the clock, each given as instant and cutoff."""
+    clock, moved = after[0] - before[0], after[1] - before[1]
+    allowed = WHOLE_DAYS if _whole(before[1]) and _whole(after[1]) else STEP
+    return abs(moved - clock) > allowed
 
 
 def _difference(last: Plan, plan: Plan) -> str:
@@ -314,7 +344,7 @@ def _second(nights: Sequence[Night], of: str) -> float:
     shares = [0.0, 0.0]
     for night in nights:
         total = night.target.total if of == "total" else night.target.ageless
-        if known(total) and total:
+        if known(total) and total and not night.partial:
             shares += [night.fresh / total] * night.weight
     return sorted(shares)[-2]
 

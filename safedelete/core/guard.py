@@ -11,12 +11,23 @@ clock or a store, nothing is remembered between calls, and the order of the hist
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from safedelete.core.baseline import read
-from safedelete.core.decision import Approval, Approved, Decision, Finding, Measure, Refused
-from safedelete.core.findings import FINDINGS, finding
+from safedelete.core.decision import (
+    Approval,
+    Approved,
+    Decision,
+    Finding,
+    Measure,
+    Refused,
+    codes_of,
+    refusing,
+)
+from safedelete.core.findings import finding, never_acceptable
 from safedelete.core.fixed import changed, too_many
 from safedelete.core.limits import Guard
 from safedelete.core.look import Look
@@ -48,14 +59,21 @@ def decide(
     """
     found: list[Finding] = []
     measures: list[Measure] = []
+    record = None
     if isinstance(history, Unknown):
-        found.append(finding("SD100", f"The history of earlier runs is {history}; unknown is never empty."))
-        history = ()
-    record = read(history, plan)
-    found += changed(plan, record)
+        found.append(
+            finding(
+                "SD100",
+                f"The history of earlier runs is {history}; unknown is never empty.",
+                hint="Repair the ledger, or the right to read it, then plan again. It cannot be approved.",
+            )
+        )
+    else:
+        record = read(history, plan.job, plan.as_of)
+        found += changed(plan, record)
     if max_sealed is not None:
         found += too_many(plan, max_sealed)
-    dropped = record.dropped
+    dropped = 0 if record is None else record.dropped
     for target in plan.targets:
         looked = Look(plan, target, limits, record)
         looked.decide()
@@ -66,24 +84,66 @@ def decide(
         found.append(
             finding("SD308", f"{dropped} entries of the history were left out.", numbers={"entries": dropped})
         )
-    return _verdict(plan, tuple(measures), found, approval, now or plan.as_of)
+    return _verdict(plan, _stopped(measures, found), found, approval, now or plan.as_of)
 
 
 def _verdict(
     plan: Plan, measures: tuple[Measure, ...], found: list[Finding], approval: Approval | None, now: datetime
 ) -> Decision:
-    accepted: frozenset[str] = frozenset()
+    broken = refusing(found)
     if approval is not None:
         wrong = _void(approval, plan, now)
         if wrong:
             found.append(finding("SD307", f"The approval by {approval.who} does not apply: {wrong}."))
+            approval = None
         else:
-            accepted = frozenset(c for c in approval.codes if c in FINDINGS and FINDINGS[c].acceptable)
+            found += _not_covered(approval, broken)
     found.sort(key=lambda f: f.severity != "refuse")
     findings = tuple(found)
-    if any(f.severity == "refuse" and f.code not in accepted for f in findings):
+    if any(not _accepted(f, approval) for f in broken):
         return Refused(plan=plan, measures=measures, findings=findings)
-    return Approved(plan=plan, measures=measures, findings=findings, approval=approval if accepted else None)
+    return Approved(plan=plan, measures=measures, findings=findings, approval=approval)
+
+
+def _accepted(found: Finding, approval: Approval | None) -> bool:
+    if approval is None or never_acceptable([found.code]):
+        return False
+    return any(accepted.covers(found) for accepted in approval.accepts)
+
+
+def _not_covered(approval: Approval, broken: Sequence[Finding]) -> Iterator[Finding]:
+    """Say why findings refuse whose codes the approval names."""
+    if stuck := never_acceptable([code for code in approval.codes if code in codes_of(broken)]):
+        yield finding(
+            "SD307", f"The approval by {approval.who} names {', '.join(stuck)}: nobody can accept that."
+        )
+    for found in broken:
+        if found.code in approval.codes and found.code not in stuck and not _accepted(found, approval):
+            on = f" on {found.target}" if found.target else ""
+            yield finding(
+                "SD307",
+                f"The approval by {approval.who} accepts {found.code}, but not{on} as it is now: another target, a tighter "
+                "limit, or runs that were not shown.",
+                target=found.target,
+            )
+
+
+_OWN: Final = {"SD103": "bytes", "SD202": "objects", "SD203": "bytes", "SD204": "cascade"}
+"""Findings of a measure that has a sentence of its own; every other is told by that of the target's items."""
+
+
+def _stopped(measures: Sequence[Measure], found: Sequence[Finding]) -> tuple[Measure, ...]:
+    """Let no sentence end in "go" that is of a target, or a plan, refused for a reason beside what is usual."""
+    broken = refusing(found)
+    return tuple(replace(m, verdict="stop") if any(_stops(f, m) for f in broken) else m for m in measures)
+
+
+def _stops(found: Finding, measure: Measure) -> bool:
+    if found.code in _OWN:
+        return (_OWN[found.code], found.target) == (measure.measure, measure.target)
+    if measure.measure == "cascade":
+        return found.target == measure.target
+    return measure.measure == "items" and found.target in (measure.target, "")
 
 
 def _void(approval: Approval, plan: Plan, now: datetime) -> str:

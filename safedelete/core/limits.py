@@ -13,13 +13,12 @@ from safedelete.errors import ConfigError
 class Guard:
     """Bound what one run of a purge may delete.
 
-    Each limit applies to each target by itself (rows of one table with everything its cascades take under their
-    own tables' names, objects of one prefix) and is inclusive: a plan of exactly ``max_items`` passes. Beside them the
-    rolling baseline of earlier successful runs always holds. There is no value that means "unlimited": leave a
-    limit out instead.
+    Each limit applies to each target by itself (the rows of one table, the objects of one prefix) and is inclusive: a
+    plan of exactly ``max_items`` passes. Beside them the rolling baseline of earlier successful runs always holds.
+    There is no value that means "unlimited": leave a limit out instead.
 
     Args:
-        max_items: Most items, at least 1.
+        max_items: Most items, at least 1; also most rows of each other table that the target's cascades delete.
         max_bytes: Most bytes, at least 1; a plan that knows no sizes is then refused.
         max_fraction: Largest share of the table or prefix, in (0, 1].
         min_age: Youngest a cutoff may be: a plan whose cutoff lies less far behind its own instant is refused, whatever the

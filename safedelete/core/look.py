@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
+from operator import itemgetter
 from typing import Final
 
 from safedelete.core.baseline import (
@@ -25,22 +26,23 @@ from safedelete.core.baseline import (
     whole,
 )
 from safedelete.core.baseline import season as season_of
+from safedelete.core.creep import long_gap, slow_creep
 from safedelete.core.decision import Finding, Measure
 from safedelete.core.findings import finding
-from safedelete.core.fixed import GAP, cascaded, declared, share, unknowns
+from safedelete.core.fixed import cascaded, ceilings, declared, share, unknowns
 from safedelete.core.limits import Guard
 from safedelete.core.lookahead import Forecast, foresee, late_room
 from safedelete.core.plan import Plan, TargetPlan
-from safedelete.core.volume import NEVER_BEFORE, SPREAD_PARTS, Sample, Usual, judge, median
+from safedelete.core.say import oldest_of
+from safedelete.core.volume import NEVER_BEFORE, SPREAD_PARTS, Sample, Usual, judge
 
 UNTRIED: Final = 0.1
-"""Share of the table that passes while runs exist but none of them teaches (a new table purging nothing)."""
+"""Share of the table that passes while runs exist but none of them teaches (a new table purging nothing): far
+below the half that no history makes room for, and above what a new table's nights bring."""
 
 TAKEN: Final = 10.0
-"""Rows that a first night's cascade may take for each item: orders have lines, and a handful each is what tables are made for."""
-
-CREEP: Final = 4.0
-"""The last 14 nights against those 60 to 90 nights ago: more than this times as much is named."""
+"""Rows that a first night's cascade, or objects that its rows, may take for each item: orders have lines and uploads
+files, and a handful each is what tables are made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,17 @@ class Look:
         damaged: Earlier runs whose numbers for this target cannot be true.
     """
 
-    def __init__(self, plan: Plan, target: TargetPlan, limits: Guard, record: Record) -> None:
+    def __init__(self, plan: Plan, target: TargetPlan, limits: Guard, record: Record | None) -> None:
+        """Begin a look.
+
+        Args:
+            plan: The plan.
+            target: One of its targets.
+            limits: The declared limits.
+            record: Its history; None where it could not be read, so that nothing is said of what is usual.
+        """
+        self.unread = record is None
+        record = record or Record((), (), {}, 0)
         self.plan = plan
         self.target = target
         self.limits = limits
@@ -79,9 +91,10 @@ class Look:
         target = self.target
         self.found += declared(target, self.limits)
         self.found += unknowns(target)
-        if self.size is None:
+        if self.size is None or self.unread:
+            rule = "not counted" if self.size is None else "history not read"
             self.measures.append(
-                Measure(target=target.name, measure="items", tonight=None, rule="not counted", verdict="stop")
+                Measure(target=target.name, measure="items", tonight=self.size, rule=rule, verdict="stop")
             )
             return
         self._items(self.size)
@@ -109,8 +122,15 @@ class Look:
             self.found.append(too_large)
         verdicts.add(self._late(expected))
         verdicts.add(self._few(fresh, forecast.low if forecast is not None else usual.low, expected))
-        self._creep()
-        limit, rule = (most, "share of table") if most < bound.limit else (bound.limit, bound.rule)
+        self.found += slow_creep(target.name, self.past)
+        self.found += long_gap(target.name, self.past, self.season.elapsed)
+        limit, rule = min(
+            (bound.limit + self.rest, bound.rule),
+            (most + self.rest, "share of table"),
+            # Of a portion they bound the portion, and what is decided here is the whole.
+            *(() if cut_short(self.plan, target) else ceilings(target, self.limits)),
+            key=itemgetter(0),
+        )
         self.measures.append(
             Measure(
                 target=target.name,
@@ -123,7 +143,7 @@ class Look:
                 runs=0 if bound.code == "SD205" else usual.runs,
                 expected=None if expected is None else expected + self.rest,
                 forecast=None if forecast is None else forecast.expected,
-                limit=limit + self.rest if isfinite(limit) else None,
+                limit=limit if isfinite(limit) else None,
                 rule=rule,
                 verdict="stop" if "stop" in verdicts else "warn" if "warn" in verdicts else "ok",
             )
@@ -178,7 +198,7 @@ class Look:
         self.found.append(
             finding(
                 "SD304",
-                f"{self.target.name}: no earlier run to compare with; the next {days} days of the time "
+                f"{self.target.name}: {self._nothing}; the next {days} days of the time "
                 f"column say about {stand_in.expected:,.0f} a night, tonight is {size:,}.",
                 target=self.target.name,
                 numbers={"days": days, "expected": stand_in.expected, "items": size},
@@ -186,11 +206,20 @@ class Look:
         )
         return stand_in, _Bound(stand_in.limit, f"provisional, {stand_in.rule}", "SD205")
 
+    @property
+    def _nothing(self) -> str:
+        if not self.past:
+            return "no earlier run to compare with"
+        return (
+            f"none of {len(self.past)} earlier run{'s' * (len(self.past) != 1)} can be compared with "
+            "(one-off, a portion, empty, or under another definition)"
+        )
+
     def _stop(self, bound: _Bound, size: int, expected: float | None) -> None:
         target = self.target
         if bound.code == "SD200":
             total = f" of {target.total:,} ({size / max(target.total, 1):.1%})" if known(target.total) else ""
-            text = f"would delete {size:,}{total}, and there is no earlier run to compare with"
+            text = f"would delete {size:,}{total}; {self._nothing}"
         else:
             rest = f", of them {self.rest:,} left over" if self.rest else ""
             about = "" if expected is None else f"; about {expected + self.rest:,.0f} expected"
@@ -218,7 +247,7 @@ class Look:
         if late <= quiet:
             return "ok"
         code = "SD212" if late > most else "SD300"
-        oldest = _oldest(self.target)
+        oldest = oldest_of(self.target)
         self.found.append(
             finding(
                 code,
@@ -246,36 +275,6 @@ class Look:
         )
         return "stop" if self.limits.too_few == "refuse" else "warn"
 
-    def _creep(self) -> None:
-        name = self.target.name
-        taught = [n for n in self.past if n.weight and not n.partial]
-        new = [float(n.fresh) for n in taught[-14:] if n.fresh]
-        old = [float(n.fresh) for n in taught[-90:-60] if n.fresh]
-        if len(new) >= 5 and len(old) >= 5:
-            now, then = median(new), median(old)
-            if now > CREEP * then and now - then > NEVER_BEFORE:
-                self.found.append(
-                    finding(
-                        "SD302",
-                        f"{name}: the last {len(new)} runs took {now:,.0f} (median), {now / then:.1f} times the "
-                        f"{then:,.0f} of 60 to 90 runs ago.",
-                        target=name,
-                        numbers={"now": now, "then": then},
-                    )
-                )
-        elapsed = self.season.elapsed
-        spans = [n.season.elapsed for n in self.past if n.season.elapsed is not None]
-        if elapsed is not None and spans and elapsed > max(GAP, 3 * median(spans)):
-            self.found.append(
-                finding(
-                    "SD303",
-                    f"{name}: {elapsed:.1f} nights since the last successful run; the usual gap is "
-                    f"{median(spans):.1f}.",
-                    target=name,
-                    numbers={"nights": elapsed},
-                )
-            )
-
     def _portion(self, size: int) -> None:
         target = self.target
         items = target.items
@@ -283,15 +282,13 @@ class Look:
             return
         inflow = max(0.0, float(size - self.rest)) if self.past else 0.0
         net = items - inflow
-        nights_left = (
-            f"about {ceil((size - items) / net):,} more nights"
-            if net > 0
-            else "no end: more arrives than goes"
+        runs_left = (
+            f"about {ceil((size - items) / net):,} more runs" if net > 0 else "no end: more arrives than goes"
         )
         self.found.append(
             finding(
                 "SD306",
-                f"{target.name}: a portion of {items:,} of {size:,}, oldest first; {nights_left}.",
+                f"{target.name}: a portion of {items:,} of {size:,}, oldest first; {runs_left}.",
                 target=target.name,
                 numbers={"items": items, "whole": size, "inflow": inflow},
             )
@@ -349,11 +346,14 @@ class Look:
         if usual.expected is None:
             taught = any(s.weight for s in samples)
             limit, rule = (NEVER_BEFORE, "never before") if taught and measure != "bytes" else (inf, rule)
-            if measure == "cascade" and not taught:
+            if measure != "bytes" and not taught:
                 limit, rule = max(NEVER_BEFORE, TAKEN * self._items_tonight), "first night"
         elif portion:
             rule = f"portion, {rule}"
         stop = tonight > limit
+        told = (limit, rule)
+        if measure == "bytes" and self.limits.max_bytes is not None:
+            told = min(told, (self.limits.max_bytes, "max_bytes"))
         self.measures.append(
             Measure(
                 target=name,
@@ -364,8 +364,8 @@ class Look:
                 usual_high=usual.usual_high,
                 runs=usual.runs,
                 expected=None if usual.expected is None else usual.expected * lift,
-                limit=limit if isfinite(limit) else None,
-                rule=rule,
+                limit=told[0] if isfinite(told[0]) else None,
+                rule=told[1],
                 verdict="stop" if stop else "ok",
             )
         )
@@ -376,7 +376,9 @@ class Look:
                 else measure
             )
             about = (
-                "none ever did" if usual.expected is None else f"about {usual.expected * lift:,.0f} expected"
+                "no earlier run that counts did"
+                if usual.expected is None
+                else f"about {usual.expected * lift:,.0f} expected"
             )
             self.found.append(
                 finding(
@@ -386,15 +388,3 @@ class Look:
                     numbers={"tonight": tonight, "expected": usual.expected, "limit": limit, "rule": rule},
                 )
             )
-
-
-def _oldest(target: TargetPlan) -> str:
-    """Say where in the age profile the rows lie."""
-    ages = profile(target)
-    if ages is None:
-        return ""
-    old = sorted(((rows, d) for d, rows in ages.days if d < -1), reverse=True)[:3]
-    parts = [f"{rows:,} at {-d} days before the cutoff" for rows, d in old if rows]
-    if ages.older:
-        parts.append(f"{ages.older:,} more than {ages.back} days before")
-    return f"; age profile: {', '.join(parts)}" if parts else ""

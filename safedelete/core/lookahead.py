@@ -18,7 +18,7 @@ from typing import Final
 
 from safedelete.core.baseline import DAY, Night, between, known, profile
 from safedelete.core.plan import Plan, TargetPlan
-from safedelete.core.volume import ENOUGH, NEVER_BEFORE, median
+from safedelete.core.volume import ENOUGH, FEW, FEWEST, MAD, NEVER_BEFORE, median
 
 ERRORS: Final = 60
 """Newest forecast errors that set the tolerance: two months, of which one bad week is a small part."""
@@ -50,8 +50,14 @@ SMALL: Final = 3.0
 LATE_SHARE: Final = 0.5
 """Rows out of time may be this share of what is expected before they refuse by themselves."""
 
-FEW: Final = 5.0
-"""Far too few: less than a fifth of the forecast."""
+LATE_SEEN: Final = 2.0
+"""Times the second-largest number of rows out of time that a run took: late writes come in such numbers now and then."""
+
+LATE_QUIET: Final = 3.0
+"""Times the usual number of rows out of time that pass without a word: naming each night's late writes, nobody would read it."""
+
+MIDDLE: Final = (0.16, 0.84)
+"""Points whose distance is two standard deviations of a normal error: the middle two thirds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +117,11 @@ def late_room(nights: Sequence[Night], expected: float) -> tuple[float, float]:
         nights: The target's earlier nights.
         expected: What tonight should bring.
     """
-    earlier = sorted(float(n.target.late) for n in nights if n.weight and known(n.target.late))
-    limit = max(NEVER_BEFORE, LATE_SHARE * expected, *(2.0 * second for second in earlier[-2:-1]))
-    quiet = max(NEVER_BEFORE, 3.0 * median(earlier)) if earlier else NEVER_BEFORE
+    earlier = sorted(
+        float(n.target.late) for n in nights if n.weight and not n.partial and known(n.target.late)
+    )
+    limit = max(NEVER_BEFORE, LATE_SHARE * expected, *(LATE_SEEN * second for second in earlier[-2:-1]))
+    quiet = max(NEVER_BEFORE, LATE_QUIET * median(earlier)) if earlier else NEVER_BEFORE
     return limit, min(limit, quiet)
 
 
@@ -158,13 +166,13 @@ def _tolerance(errors: Sequence[float]) -> float:
     ordered = sorted(errors)
     count = len(ordered)
     bias = deviation = 0.0
-    if count >= 3:
+    if count >= FEWEST:
         middle = median(ordered)
         bias = max(0.0, middle)
         # Errors that swing between two values have a MAD of 0; half the range of the middle two thirds does not.
         last = count - 1
-        swing = 0.5 * (ordered[round(0.84 * last)] - ordered[round(0.16 * last)])
-        deviation = max(1.4826 * median([abs(e - middle) for e in ordered]), swing)
+        swing = 0.5 * (ordered[round(MIDDLE[1] * last)] - ordered[round(MIDDLE[0] * last)])
+        deviation = max(MAD * median([abs(e - middle) for e in ordered]), swing)
     sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
     return bias + max(LEAST, SPREAD * sigma)
 

@@ -12,8 +12,9 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final
 
-from safedelete.core.decision import Decision, Measure
-from safedelete.core.plan import AgeProfile
+from safedelete.core.baseline import profile
+from safedelete.core.decision import Decision, Measure, codes_of
+from safedelete.core.plan import AgeProfile, TargetPlan
 
 BURSTY: Final = 10.0
 """A limit this many times what is expected catches little more than wipes, and the sentence says so."""
@@ -116,7 +117,19 @@ def _condensed(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
             yield from texts
 
 
+def oldest_of(target: TargetPlan) -> str:
+    """Say where in the age profile the rows lie."""
+    ages = profile(target)
+    if ages is None:
+        return ""
+    old = sorted(((rows, d) for d, rows in ages.days if d < -1), reverse=True)[:3]
+    parts = [f"{rows:,} at {-d} days before the cutoff" for rows, d in old if rows]
+    if ages.older:
+        parts.append(f"{ages.older:,} more than {ages.back} days before")
+    return f"; age profile: {', '.join(parts)}" if parts else ""
+
+
 def refusing(made: Decision) -> str:
     """Return the codes of the findings that refuse, as ``[SD201, SD212]``; empty where none does."""
-    codes = dict.fromkeys(f.code for f in made.findings if f.severity == "refuse")
+    codes = codes_of(made.findings)
     return f"[{', '.join(codes)}]" if codes else ""

@@ -69,6 +69,42 @@ CATCH_UP: Final = 1.5
 NEVER_BEFORE: Final = 20.0
 """Rows that may go where there never were any: below this every ratio is noise."""
 
+FEW: Final = 5.0
+"""Far too few: less than a fifth of what is expected; a source that lost a fifth of its tenants is not yet that."""
+
+FEW_WEEKDAYS: Final = 4
+"""Runs of the weekday without an empty one before too few can be said of it: a month."""
+
+FEW_RUNS: Final = 14
+"""Runs of any day from which it can be said, where a weekday has no month yet: two weeks."""
+
+FEW_BACK: Final = 30
+"""Runs of any day among which one that was empty keeps it from being said."""
+
+FEWEST: Final = 3
+"""Values below which a spread says nothing, and only what is assumed beforehand counts."""
+
+SINGLE: Final = 5
+"""Runs of one night from which those that cover several are left out of the baseline."""
+
+EDGE_FROM: Final = 4
+"""Runs before the first month edge is given room: until then nothing is usual that it could be an edge of."""
+
+QUIET: Final = 0.5
+"""A night of less than this times usual was quiet, and its rows may come the night after."""
+
+FORGOTTEN: Final = 28
+"""Nights of a gap that are looked up by weekday; a longer one is dealt with in proportion."""
+
+ROOM_MOST: Final = 50.0
+"""Largest headroom as a log ratio: beyond it exp() would soon overflow, and nothing would be stopped anyway."""
+
+MAD: Final = 1.4826
+"""Standard deviations in a median absolute deviation of a normal error (Rousseeuw and Croux 1993)."""
+
+USUAL_FROM_TO: Final = (0.1, 0.9)
+"""Points between which lie the nights that are called usual: four of five."""
+
 EDGE: Final = 0b11
 """Season bits of the last and the first day of a month."""
 
@@ -130,7 +166,7 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spr
         return Usual()
     elapsed = 1.0 if tonight.elapsed is None else max(tonight.elapsed, SHORTEST)
     single = [s for s in base if _covers(s) < CATCH_UP]
-    runs = single if len(single) >= 5 else base
+    runs = single if len(single) >= SINGLE else base
     rates = [_rate(s) for s in runs]
     levels = _levels(runs, rates)
     room, rule = _headroom(runs, rates, levels, tonight, spread)
@@ -152,8 +188,8 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spr
         limit=limit,
         low=_too_few(history, levels, tonight.weekday, expected, room),
         expected=expected,
-        usual_low=_point(recent, 0.1) * elapsed,
-        usual_high=_point(recent, 0.9) * elapsed,
+        usual_low=_point(recent, USUAL_FROM_TO[0]) * elapsed,
+        usual_high=_point(recent, USUAL_FROM_TO[1]) * elapsed,
         runs=len(base),
         headroom=room,
         rule=rule,
@@ -176,7 +212,7 @@ class _Levels:
 def _baseline(history: Sequence[Sample], small: float) -> list[Sample]:
     teaching = [s for s in history if s.weight and s.value > 0]
     timed = [s for s in teaching if s.season.elapsed is not None]
-    if len(timed) < 3:
+    if len(timed) < FEWEST:
         # The first run covers an unknown time. It stands in until there are others, unless it looks like a backlog.
         timed = [s for s in teaching if s.season.elapsed is not None or s.value <= small]
     return timed[-WINDOW:]
@@ -217,14 +253,14 @@ def _headroom(
         for r, s in zip(ratios, runs, strict=True)
         if not s.season.days & apart and (not levels.weekly or levels.seen[s.season.weekday] >= SEEN_WEEKDAY)
     ]
-    if len(kept) < 3:
+    if len(kept) < FEWEST:
         kept = [(r, s.weight) for r, s in zip(ratios, runs, strict=True)]
     ordered = sorted(r for r, _ in kept)
     count = len(ordered)
     deviation = 0.0
-    if count >= 3:
+    if count >= FEWEST:
         middle = _middle(ordered)
-        deviation = 1.4826 * median([abs(r - middle) for r in ordered])
+        deviation = MAD * median([abs(r - middle) for r in ordered])
     sigma = sqrt((PRIOR_WEIGHT * PRIOR_SPREAD**2 + count * deviation**2) / (PRIOR_WEIGHT + count))
     if count < ENOUGH:
         seen = max(0.0, ordered[-1]) + log(FLOOR)
@@ -234,7 +270,7 @@ def _headroom(
     room, rule = max(
         (log(FLOOR + YOUNG / len(runs)), "floor"), (spread * sigma, "spread"), (seen, "seen before")
     )
-    return exp(min(room, 50.0)), rule
+    return exp(min(room, ROOM_MOST)), rule
 
 
 def _peak_days(runs: Sequence[Sample], ratios: Sequence[float]) -> int:
@@ -257,7 +293,7 @@ def _expect(levels: _Levels, weekday: int, elapsed: float) -> tuple[int, float]:
     nights = max(1, round(elapsed))
     if nights == 1:
         return 1, levels.usual[weekday] * elapsed
-    days = [(weekday - back) % 7 for back in range(min(nights, 28))]
+    days = [(weekday - back) % 7 for back in range(min(nights, FORGOTTEN))]
     return nights, sum(levels.usual[d] for d in days) * nights / len(days)
 
 
@@ -266,7 +302,7 @@ def _day_of_month(
 ) -> tuple[float, str]:
     same = [s for s in base if s.season.days & tonight.days]
     edge = tonight.days & EDGE
-    if edge and len(base) >= 4 and not any(s.season.days & edge for s in base):
+    if edge and len(base) >= EDGE_FROM and not any(s.season.days & edge for s in base):
         return (expected + nights) * FIRST_EDGE - nights, "first month edge"
     if not same:
         return _SILENT
@@ -288,7 +324,7 @@ def _after_a_quiet_night(
         return _SILENT
     if min(levels.seen[day], levels.seen[tonight.weekday]) < SEEN_WEEKDAY:
         return _SILENT
-    if last.value >= 0.5 * levels.usual[day]:
+    if last.value >= QUIET * levels.usual[day]:
         return _SILENT
     return (levels.usual[day] + expected) * room - last.value, "after a quiet night"
 
@@ -300,11 +336,11 @@ def _too_few(history: Sequence[Sample], levels: _Levels, weekday: int, expected:
         for s in history
         if levels.weekly and s.season.weekday == weekday and s.season.elapsed is not None
     ][-SAME_WEEKDAY:]
-    if len(same) < 4:
-        same = [s.value for s in history[-30:]] if len(history) >= 14 else []
+    if len(same) < FEW_WEEKDAYS:
+        same = [s.value for s in history[-FEW_BACK:]] if len(history) >= FEW_RUNS else []
     if not same or min(same) <= 0 or expected < NEVER_BEFORE:
         return 0.0
-    return max(1.0, expected / max(5.0, room**2))
+    return max(1.0, expected / max(FEW, room**2))
 
 
 def median(values: Sequence[float]) -> float:

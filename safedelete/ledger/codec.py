@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from safedelete.core.decision import Approved, Decision, Refused
+from safedelete.core.decision import Acceptance, Approved, Decision, Refused
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan
 from safedelete.errors import LedgerError
@@ -23,7 +23,7 @@ _APPROVED: TypeAdapter[Approved] = TypeAdapter(Approved)
 _REFUSED: TypeAdapter[Refused] = TypeAdapter(Refused)
 _TALLIES: TypeAdapter[dict[str, Tally]] = TypeAdapter(dict[str, Tally])
 _OUTCOMES: TypeAdapter[dict[int, tuple[Outcome, str, str]]] = TypeAdapter(dict[int, tuple[Outcome, str, str]])
-_CODES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
+_ACCEPTS: TypeAdapter[tuple[Acceptance, ...]] = TypeAdapter(tuple[Acceptance, ...])
 _INDEXES: TypeAdapter[tuple[int | tuple[int, int], ...]] = TypeAdapter(tuple[int | tuple[int, int], ...])
 
 
@@ -120,9 +120,14 @@ def load_indexes(text: str | None, where: str, *, items: int) -> tuple[int, ...]
     return tuple(index for first, last in runs for index in range(first, last + 1))
 
 
-def load_codes(text: str, where: str) -> tuple[str, ...]:
-    """Read the codes of findings back."""
-    return _load(_CODES, text, where)
+def dump_accepts(accepts: tuple[Acceptance, ...]) -> str:
+    """Write what an approval accepts as JSON."""
+    return _ACCEPTS.dump_json(accepts).decode()
+
+
+def load_accepts(text: str, where: str) -> tuple[Acceptance, ...]:
+    """Read back what an approval accepts."""
+    return _load(_ACCEPTS, text, where)
 
 
 def _require(plan: Plan, where: str) -> None:

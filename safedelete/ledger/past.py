@@ -52,12 +52,13 @@ def _overrules(record: RunRecord) -> tuple[str, ...]:
     decision = record.decision
     if not isinstance(decision, Approved) or decision.approval is None:
         return ()
-    if _WRONG_CLOCK not in decision.approval.codes:
-        return ()
+    earlier = max(
+        [int(f.numbers.get("earlier") or 0) for f in decision.findings if f.code == _WRONG_CLOCK], default=0
+    )
     wrong: list[str] = []
-    for found in decision.findings:
-        if found.code == _WRONG_CLOCK:
-            later = [run for run in str(found.numbers.get("runs") or "").split(",") if run]
+    for accepted in decision.approval.accepts:
+        if accepted.code == _WRONG_CLOCK and isinstance(accepted.limit, str):
+            later = [run for run in accepted.limit.split(",") if run]
             # Where most runs lie after this one, it is this one's clock that was wrong.
-            wrong += later if len(later) <= max(_FEW, int(found.numbers.get("earlier") or 0)) else []
+            wrong += later if len(later) <= max(_FEW, earlier) else []
     return tuple(wrong)

@@ -188,7 +188,7 @@ class SqlLedgerReader(SqlNoticeReader):
         return Approval(
             run=row.run,
             digest=row.digest,
-            codes=codec.load_codes(row.codes, where),
+            accepts=codec.load_accepts(row.accepts, where),
             reason=row.reason,
             who=row.who,
             at=codec.load_instant(row.at, where),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -187,7 +186,7 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
             "run": approval.run,
             "at": instant(approval.at),
             "digest": approval.digest,
-            "codes": json.dumps(approval.codes),
+            "accepts": codec.dump_accepts(approval.accepts),
             "reason": approval.reason,
             "who": approval.who,
             "expires_at": instant(approval.expires_at),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from safedelete.core.decision import Approval, Approved, Decision, Refused
-from safedelete.core.findings import FINDINGS
+from safedelete.core.baseline import left_behind, read
+from safedelete.core.decision import Approval, Approved, Decision, Refused, codes_of, refusing
 from safedelete.core.guard import decide
 from safedelete.core.item import KeyRows, ObjectRef
 from safedelete.core.limits import Guard
@@ -160,7 +160,7 @@ class PurgeContext:
     def survey(self) -> Plan:
         """Count every target at this instant. Reads only."""
         now = self.clock.now()
-        last = last_success(self.history(), now)
+        last = self.last_success(now)
         if last is not None and last.plan.fingerprint != self.fingerprint:
             # Under another definition every row it newly selects would seem to have been dated back.
             last = None
@@ -206,6 +206,12 @@ class PurgeContext:
             return self.ledger.history(self.job, limit=HISTORY)
         except LedgerError as error:
             return Unknown(str(error).rstrip("."))
+
+    def last_success(self, before: datetime) -> PastRun | None:
+        """Return the last successful run before an instant, runs left out whose clock was found to be wrong. Reads only."""
+        history = self.history()
+        runs = () if isinstance(history, Unknown) else read(history, self.job, before).runs
+        return runs[-1] if runs else None
 
     def recent(self) -> Sequence[RunRecord]:
         """Return the newest runs, newest first, for drawing them; none where they cannot be read. Reads only."""
@@ -260,13 +266,12 @@ class PurgeContext:
 
     def refusal(self, decision: Refused, run: str, lead: str = "") -> RefusedError:
         """Return the error that tells of a refusal, and of the run that an approval would name."""
-        refusing = [f for f in decision.findings if f.severity == "refuse"]
-        codes = list(dict.fromkeys(f.code for f in refusing))
-        text = " ".join(f"[{f.code}] {f.message}" for f in refusing)
-        hints = [f.hint for f in refusing if f.hint]
+        broken = refusing(decision.findings)
+        text = " ".join(f"[{f.code}] {f.message}" for f in broken)
+        hints = [f.hint for f in broken if f.hint]
         return RefusedError(
             f"{self.job} refused. {lead}{' ' if lead else ''}{text}",
-            findings=codes,
+            findings=list(codes_of(broken)),
             hint="\n".join(dict.fromkeys(hints)),
             run=run,
         )
@@ -306,16 +311,6 @@ class PurgeContext:
         return groups
 
 
-def last_success(history: Sequence[PastRun] | Unknown, now: datetime) -> PastRun | None:
-    """Return the last successful run before an instant, runs left out whose clock was found to be wrong."""
-    if isinstance(history, Unknown):
-        return None
-    succeeded = [p for p in history if p.state == RunState.SUCCEEDED.value]
-    wrong = {run for past in succeeded for run in past.overrules}
-    before = [p for p in succeeded if p.run not in wrong and p.plan.as_of <= now]
-    return max(before, key=lambda p: (p.plan.as_of, p.run), default=None)
-
-
 def without_left(plan: Plan, last: PastRun) -> Plan:
     """Take off what the last run left behind itself (the rest of a backlog, blocked items): it is late, not strange."""
     earlier = {target.name: target for target in last.plan.targets}
@@ -329,8 +324,7 @@ def _without_left(target: TargetPlan, before: TargetPlan | None, last: PastRun) 
     if before is None or not isinstance(target.late, int) or not isinstance(before.eligible, int):
         return target
     # Of all that were eligible: also those that reading found unfit to be sealed are there still.
-    gone = last.deleted.get(target.name, before.items)
-    left = max(0, before.eligible - gone - last.over.get(target.name, 0)) if isinstance(gone, int) else 0
+    left = left_behind(last, before, before.eligible)
     left = min(left, target.late)
     return replace(target, late=target.late - left, left=left)
 
@@ -353,11 +347,6 @@ def ahead(record: RunRecord, now: datetime) -> str:
         f"it was planned at {latest:%Y-%m-%d %H:%M:%S} UTC, which is {latest - now} after now: the host's clock was ahead "
         "then, or is behind now"
     )
-
-
-def never_acceptable(codes: Iterable[str]) -> list[str]:
-    """Return those findings that no approval can accept: what could not be counted, nobody can judge."""
-    return sorted({code for code in codes if code not in FINDINGS or not FINDINGS[code].acceptable})
 
 
 def _objects(items: RowBatch | ObjectBatch) -> tuple[ObjectRef, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final, Literal
 
-from safedelete.core.decision import Approval, Refused
+from safedelete.core.decision import Acceptance, Approval, Refused, codes_of, refusing
+from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
-from safedelete.core.plan import Plan
+from safedelete.core.plan import PastRun, Plan
 from safedelete.core.run import EXECUTABLE, RESUMABLE, RunState
 from safedelete.errors import ExitCode, LedgerError, RefusedError, StalePlanError
 from safedelete.phases.halt import require_sealed
 from safedelete.ports import Clock, Lease, Ledger, RunChange, RunRecord
-from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, ahead, never_acceptable
+from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, ahead
 from safedelete.runner.report import Report
 from safedelete.runner.takeover import mark_crashed, settle, unfit
 
@@ -58,11 +59,15 @@ def approve(
             hint="`safedelete history FILE` lists the runs.",
         )
     now, ends = clock.now(), record.started_at + APPROVAL_WINDOW
-    if now >= ends or expires_in <= timedelta(0):
+    if now >= ends:
         raise StalePlanError(
-            f"Run {record.run} waited for an approval until {ends:%Y-%m-%d %H:%M} UTC, and this one would end "
-            f"{min(ends, now + expires_in):%Y-%m-%d %H:%M} UTC; it is {now:%Y-%m-%d %H:%M} UTC.",
+            f"Run {record.run} waited for an approval until {ends:%Y-%m-%d %H:%M} UTC; it is {now:%Y-%m-%d %H:%M} UTC.",
             hint="Plan again.",
+        )
+    if expires_in <= timedelta(0):
+        raise StalePlanError(
+            f"An approval of run {record.run} for {expires_in} would have expired when it is given.",
+            hint="Give it longer than nothing; --expires-in counts hours.",
         )
     if early := ahead(record, now):
         raise StalePlanError(f"Run {record.run} cannot be approved: {early}.", hint=WRONG_CLOCK)
@@ -72,8 +77,8 @@ def approve(
             f"Run {record.run} is approved already, by {before.who} until {before.expires_at:%Y-%m-%d %H:%M} UTC: {before.reason}",
             hint=f"`safedelete execute {record.run}` executes it; `safedelete cancel {record.run}` takes it back.",
         )
-    codes = tuple(dict.fromkeys(f.code for f in record.decision.findings if f.severity == "refuse"))
-    never = never_acceptable(codes)
+    broken = refusing(record.decision.findings)
+    never = never_acceptable(codes_of(broken))
     if never or record.plan.digest is None:
         raise RefusedError(
             f"Run {record.run} cannot be approved: {', '.join(never) or 'its keys were not sealed'}.",
@@ -86,7 +91,7 @@ def approve(
     approval = Approval(
         run=record.run,
         digest=record.plan.digest,
-        codes=codes,
+        accepts=tuple(Acceptance.of(found) for found in broken),
         reason=reason,
         who=who,
         at=now,
@@ -189,10 +194,31 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
         )
     if early := ahead(record, ctx.clock.now()):
         raise StalePlanError(f"Run {record.run} may not be executed: {early}.", hint=WRONG_CLOCK)
+    if newer := _overtaken(ctx, record):
+        raise StalePlanError(
+            f"Run {record.run} may not be executed: run {newer.run} has succeeded since, with a plan of "
+            f"{newer.plan.as_of:%Y-%m-%d %H:%M} UTC.",
+            hint="Its limits are of nights before that. Plan again.",
+        )
     why = unfit(ctx, record)
     if why or record.plan is None:
         raise StalePlanError(f"Run {record.run} no longer fits: {why}.", hint="Plan again.")
     return record.plan
+
+
+def _overtaken(ctx: PurgeContext, record: RunRecord) -> PastRun | None:
+    """Return the newest run that has succeeded on a later plan, which the sealed one could not know of.
+
+    Runs that its decision already names as later (SD112) had the wrong clock, or it had: that is for an approval to say.
+    """
+    decision, plan = record.decision, record.plan
+    if decision is None or plan is None:
+        return None
+    named = {run for f in decision.findings for run in str(f.numbers.get("runs") or "").split(",")}
+    newest = ctx.last_success(ctx.clock.now())
+    return (
+        newest if newest is not None and newest.plan.as_of > plan.as_of and newest.run not in named else None
+    )
 
 
 def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:

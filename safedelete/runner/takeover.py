@@ -150,7 +150,7 @@ def _forged(ctx: PurgeContext, record: RunRecord) -> str:
     given = ctx.ledger.approval(record.run)
     if given is None:
         return "it claims an approval that nobody has given"
-    if {said.digest, given.digest} != {record.plan.digest} or set(said.codes) != set(given.codes):
+    if {said.digest, given.digest} != {record.plan.digest} or set(said.accepts) != set(given.accepts):
         return f"it claims another approval than {given.who} has given"
     return ""
 

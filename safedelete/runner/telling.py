@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from safedelete.core.decision import Approved, Refused
+from safedelete.core.decision import Approved, Refused, codes_of
 from safedelete.core.event import Ending, RunEvent, ending
+from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Count, Plan
 from safedelete.errors import ExitCode, IncompleteError, SafeDeleteError
 from safedelete.ports import RunRecord
-from safedelete.runner.context import never_acceptable
 
 
 def code_of_end(error: BaseException | None, reported: ExitCode) -> ExitCode:
@@ -47,7 +47,7 @@ def ended(
     plan = None if record is None else record.plan
     decision = None if record is None else record.decision
     findings = () if decision is None else decision.findings
-    codes = tuple(dict.fromkeys(f.code for f in findings if f.severity == "refuse"))
+    codes = codes_of(findings)
     refused = code is ExitCode.REFUSED and record is not None
     sealed = plan is not None and plan.digest is not None
     acceptable = refused and sealed and isinstance(decision, Refused) and not never_acceptable(codes)

@@ -219,7 +219,8 @@ class SqlProber:
                 answer: Any = connection.execute(text("SELECT @@global.read_only")).scalar_one()
         except SQLAlchemyError as error:
             return Proof(subject, Verdict.UNKNOWN, words(error))
-        if answer:
+        # A word since MariaDB 12, which has several ways of being read-only.
+        if str(answer).upper() not in ("0", "OFF"):
             return Proof(
                 subject, Verdict.DENIED, "read_only is on: this is a replica.", "Connect to the primary."
             )

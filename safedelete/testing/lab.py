@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.pool import NullPool
 
+from safedelete.core.findings import never_acceptable
 from safedelete.declare import Purge, Rows, S3Orphans
 from safedelete.errors import ConfigError, RefusedError
 from safedelete.ledger import tables as ledger_tables
@@ -37,7 +38,7 @@ from safedelete.locks import lease
 from safedelete.ports import Binding
 from safedelete.runner import purge as runner
 from safedelete.runner import review
-from safedelete.runner.context import PurgeContext, never_acceptable
+from safedelete.runner.context import PurgeContext
 from safedelete.runner.report import Report
 from safedelete.sql.engine import Database
 from safedelete.testing.memory.clock import START

@@ -1,6 +1,6 @@
 """Break the guard's rules one at a time, and see whether a test notices.
 
-    python -m tests.bench.mutants [guard look fixed lookahead volume baseline]
+    python -m tests.bench.mutants [guard look fixed lookahead volume baseline creep]
 
 Each mutant changes one comparison, operator, constant or condition of one module, in a forked process that runs the
 guard's tests (without the properties, which are slow and would hide what the tables miss) until the first failure.
@@ -23,10 +23,22 @@ from pathlib import Path
 
 import pytest
 
-MODULES = ("guard", "look", "fixed", "lookahead", "volume", "baseline")
+MODULES = ("guard", "look", "fixed", "lookahead", "volume", "baseline", "creep")
 TESTS = [
     f"tests/unit/core/test_guard_{n}.py"
-    for n in ("teaching", "volume_exact", "exact", "look", "fixed", "lookahead", "volume", "approval", "say")
+    for n in (
+        "teaching",
+        "volume_exact",
+        "exact",
+        "look",
+        "measure",
+        "fixed",
+        "lookahead",
+        "volume",
+        "approval",
+        "accidents",
+        "say",
+    )
 ]
 OPTIONS = ["-qq", "--noconftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
 """The guard's tests are pure: conftest.py, which knows every server, would take most of the time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
-from safedelete.core.decision import Approval, Approved, Refused
+from safedelete.core.decision import Acceptance, Approval, Approved, Refused, refusing
 from safedelete.core.guard import decide
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Tally
@@ -88,7 +88,7 @@ def accepted(record: RunRecord, reason: str) -> RunRecord:
     approval = Approval(
         run=record.run,
         digest=record.plan.digest or "",
-        codes=tuple(f.code for f in refusal.findings if f.severity == "refuse"),
+        accepts=tuple(Acceptance.of(found) for found in refusing(refusal.findings)),
         reason=reason,
         who="ann@desk",
         at=at,

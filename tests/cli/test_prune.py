@@ -123,7 +123,7 @@ def test_what_is_old_and_out_of_sight_is_forgotten_with_all_that_belongs_to_it(
     at = datetime(2020, 1, 1, tzinfo=UTC)
     for run in made:
         ledger.approve(
-            Approval(run=run, digest="d", codes=(), reason="r", who="w", at=at, expires_at=at, teaches=1)
+            Approval(run=run, digest="d", accepts=(), reason="r", who="w", at=at, expires_at=at, teaches=1)
         )
         ledger.say(Notice(kind="cancel", subject=run, since=at, who="ann", reason="r"))
     ledger.say(Notice(kind="declared", subject=JOB, since=at, who="ann"))

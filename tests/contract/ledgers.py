@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from safedelete.core.decision import Approval, Refused
+from safedelete.core.decision import Acceptance, Approval, Refused
 from safedelete.core.item import ObjectRef, SealedRow
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
 from safedelete.core.plan import Plan, TargetPlan
@@ -412,7 +412,10 @@ class LedgerContract:
         first = Approval(
             run="RUNA",
             digest="d",
-            codes=("SD101",),
+            accepts=(
+                Acceptance(code="SD101", target="uploads", limit=9),
+                Acceptance(code="SD112", limit="RUNB,RUNC"),
+            ),
             reason="r",
             who="ann",
             at=AT,

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from safedelete.core.decision import Approval, Refused
+from safedelete.core.decision import Acceptance, Approval, Refused
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import AgeProfile
 from safedelete.core.run import RunState
@@ -41,7 +41,7 @@ def ledger(tmp_path: Path) -> Iterator[SqlLedger]:
             Approval(
                 run="RUNA",
                 digest="d",
-                codes=("SD101",),
+                accepts=(Acceptance(code="SD101", target="uploads"),),
                 reason="r",
                 who="ann",
                 at=AT,

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, event, update
 from sqlalchemy.pool import NullPool
 
-from safedelete.core.decision import Approval
+from safedelete.core.decision import Acceptance, Approval
 from safedelete.errors import LedgerError, LockLostError, StoreError
 from safedelete.ledger import tables
 from safedelete.ledger.setup import create, initialise
@@ -104,7 +104,14 @@ class SqlLedgerContract(LedgerContract):
         database.dispose()
 
     @pytest.mark.parametrize(
-        "damage", [{"codes": "SD201"}, {"codes": "[1]"}, {"expires_at": "tomorrow"}, {"at": "x"}]
+        "damage",
+        [
+            {"accepts": "SD201"},
+            {"accepts": '["SD201"]'},
+            {"accepts": "[1]"},
+            {"expires_at": "tomorrow"},
+            {"at": "x"},
+        ],
     )
     def test_a_damaged_approval_is_a_ledger_error(self, ledger: SqlLedger, damage: dict[str, str]) -> None:
         ledger.begin(a_run())
@@ -112,7 +119,7 @@ class SqlLedgerContract(LedgerContract):
             Approval(
                 run="RUNA",
                 digest="d",
-                codes=("SD201",),
+                accepts=(Acceptance(code="SD201", target="uploads"),),
                 reason="a campaign",
                 who="me",
                 at=AT,

@@ -15,6 +15,8 @@ _ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", 
 _REFERENCED: Final = frozenset({"1451", "1217", "1452", "1216"})
 _LOCKED: Final = frozenset({"1205", "3572"})
 """A deadlock (1213) is not among them: it rolls the whole transaction back, savepoints and held rows included."""
+_ALWAYS: Final = f"time_zone = '+00:00', foreign_key_checks = 1, sql_select_limit = {2**64 - 1}"
+"""Where the server, or its init_connect, says otherwise: rows would be orphaned without a word, and answers cut short."""
 
 
 class MySQL(Backend):
@@ -25,32 +27,24 @@ class MySQL(Backend):
     def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
         """The server opens a transaction at its first statement; these, before it, bound it and make it read-only.
 
-        The limit is the session's, which may have been a batch's before and had that one's.
+        The limits are the session's, which may have been a batch's before and had that one's.
         """
-        if getattr(connection.dialect, "is_mariadb", False):
-            limit, value = "max_statement_time", timeouts.read.total_seconds()
-        else:
-            limit, value = "max_execution_time", milliseconds(timeouts.read)
-        connection.execute(text(f"SET SESSION {limit} = :value"), {"value": value})
-        connection.execute(text("SET SESSION time_zone = '+00:00'"))
+        seconds = timeouts.read.total_seconds()
+        maria = getattr(connection.dialect, "is_mariadb", False)
+        limit = (
+            {"max_statement_time": seconds} if maria else {"max_execution_time": milliseconds(timeouts.read)}
+        )
+        _set(connection, **limit, lock_wait_timeout=max(1, round(seconds)))
         connection.execute(text("SET TRANSACTION READ ONLY"))
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
-        """Settings are for the session; the connection is ours alone."""
-        connection.execute(text("SET SESSION time_zone = '+00:00'"))
-        connection.execute(
-            text("SET SESSION innodb_lock_wait_timeout = :lock"),
-            {"lock": max(1, round(timeouts.lock.total_seconds()))},
-        )
+        """One round trip for all settings. They are the session's; the connection is ours alone."""
+        lock = max(1, round(timeouts.lock.total_seconds()))
+        limits: dict[str, float] = {"innodb_lock_wait_timeout": lock, "lock_wait_timeout": lock}
         if getattr(connection.dialect, "is_mariadb", False):
-            connection.execute(
-                text("SET SESSION max_statement_time = :statement"),
-                {"statement": timeouts.statement.total_seconds()},
-            )
-            connection.execute(
-                text("SET SESSION idle_transaction_timeout = :idle"),
-                {"idle": max(1, round(timeouts.idle.total_seconds()))},
-            )
+            limits["max_statement_time"] = timeouts.statement.total_seconds()
+            limits["idle_transaction_timeout"] = max(1, round(timeouts.idle.total_seconds()))
+        _set(connection, **limits)
 
     def short_locks(self, connection: Connection, timeouts: Timeouts) -> None:
         """A second is the shortest there is."""
@@ -97,3 +91,9 @@ class MySQL(Backend):
         if number in _LOCKED:
             return Failure(Cause.LOCKED, number, said)
         return Failure(Cause.REFUSED if number in _ROW_ERRORS else Cause.OTHER, number, said)
+
+
+def _set(connection: Connection, **values: float) -> None:
+    """Set session variables by one statement, beside those that our statements need whatever the server's defaults are."""
+    named = "".join(f", {name} = :{name}" for name in values)
+    connection.execute(text(f"SET SESSION {_ALWAYS}{named}"), values)

@@ -108,6 +108,30 @@ def test_a_first_night_whose_rows_each_take_thousands_along_waits_for_a_person()
     assert the(many, "SD204").numbers["rule"] == "first night"
 
 
+def test_a_first_night_whose_rows_each_own_dozens_of_objects_waits_for_a_person() -> None:
+    few = look(plan(0, 100, ages=ages(100), objects=1_000))
+    assert approved(few)
+    assert measure(few, "objects").limit == 1_000
+    many = look(plan(0, 100, ages=ages(100), objects=1_001))
+    assert codes(many) == ["SD202"]
+    assert the(many, "SD202").numbers["rule"] == "first night"
+
+
+def test_rows_out_of_time_of_a_portion_teach_nothing() -> None:
+    twice = [
+        ran(
+            plan(
+                i,
+                150,
+                late=6_000 if i in (5, 6) else 0,
+                **({"eligible": 900, "portion": 150} if i in (5, 6) else {}),
+            )
+        )
+        for i in range(20)
+    ]
+    assert "SD212" in codes(look(plan(20, 150, late=9_000), twice))
+
+
 # --- approved surges ---------------------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from safedelete.core.decision import Approval, Approved
+from safedelete.core.decision import Acceptance, Approval, Approved
 from safedelete.core.findings import FINDINGS, finding
 from safedelete.core.limits import Guard
 from safedelete.core.plan import Unknown
@@ -18,11 +19,18 @@ SURGE = plan(30, 5000, digest="d1")
 NIGHT = START + 30 * DAY
 
 
-def approval(*accepted: str, **changes: Any) -> Approval:
+WHOLE = {"SD100", "SD110", "SD112"}
+"""What is found on the plan as a whole, not on its target."""
+
+
+def approval(*accepted: str | Acceptance, **changes: Any) -> Approval:
     values: dict[str, Any] = {
         "run": "r",
         "digest": "d1",
-        "codes": accepted,
+        "accepts": tuple(
+            a if isinstance(a, Acceptance) else Acceptance(code=a, target="" if a in WHOLE else "events")
+            for a in accepted
+        ),
         "reason": "spring cleaning",
         "who": "ann",
         "at": NIGHT,
@@ -42,7 +50,46 @@ def test_every_limit_but_the_accepted_one_is_checked_again() -> None:
     decision = look(SURGE, HISTORY, Guard(max_items=4000), approval=approval("SD201"))
     assert codes(decision) == ["SD101", "SD201"]
     assert not approved(decision)
-    assert approved(look(SURGE, HISTORY, Guard(max_items=4000), approval=approval("SD201", "SD101")))
+    both = approval("SD201", Acceptance(code="SD101", target="events", limit=4000))
+    assert approved(look(SURGE, HISTORY, Guard(max_items=4000), approval=both))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "passes"),
+    [
+        (Acceptance(code="SD101", target="events", limit=4000), True),
+        (Acceptance(code="SD101", target="events", limit=3999), True),
+        (Acceptance(code="SD101", target="events", limit=4001), False),
+        (Acceptance(code="SD101", target="uploads", limit=4000), False),
+        (Acceptance(code="SD101", target="events"), False),
+    ],
+    ids=["as shown", "raised since", "lowered since", "another target", "no limit shown"],
+)
+def test_an_approval_holds_for_its_target_and_no_tighter_a_limit(accepted: Acceptance, passes: bool) -> None:
+    given = approval("SD201", accepted)
+    decision = look(SURGE, HISTORY, Guard(max_items=4000), approval=given)
+    assert approved(decision) is passes
+    assert ("SD307" in codes(decision, "warn")) is not passes
+
+
+def test_an_approval_of_a_wrong_clock_is_for_the_runs_that_were_shown() -> None:
+    ahead = [ran(plan(60 + n, 100)) for n in range(2)]
+    shown = ",".join(p.run for p in ahead)
+    tonight = plan(30, 100, digest="d1")
+    seen = Acceptance(code="SD112", limit=shown)
+    assert approved(look(tonight, [*HISTORY, *ahead], approval=approval(seen)))
+    assert approved(look(tonight, [*HISTORY, ahead[0]], approval=approval(seen))), "fewer than were shown"
+    one = Acceptance(code="SD112", limit=ahead[0].run)
+    assert codes(look(tonight, [*HISTORY, *ahead], approval=approval(one))) == ["SD112"]
+
+
+def test_what_is_found_is_accepted_as_it_is_found_and_no_wider() -> None:
+    refused = look(SURGE, HISTORY, Guard(max_items=4000, max_fraction=0.01, max_bytes=1))
+    for found in (f for f in refused.findings if f.severity == "refuse"):
+        accepted = Acceptance.of(found)
+        assert accepted.covers(found)
+        assert not accepted.covers(replace(found, target="other"))
+        assert not accepted.covers(replace(found, code="SD210"))
 
 
 @pytest.mark.parametrize("digest", ["d2", None, ""])
@@ -74,7 +121,9 @@ def test_expiry_goes_by_the_plans_instant_where_no_other_is_given() -> None:
 
 def test_number_that_nobody_knows_cannot_be_accepted() -> None:
     tonight = plan(30, Unknown("timeout"), digest="d1")
-    assert not approved(look(tonight, HISTORY, approval=approval("SD100")))
+    decision = look(tonight, HISTORY, approval=approval(Acceptance(code="SD100", target="events")))
+    assert not approved(decision)
+    assert "names SD100: nobody can accept that" in the(decision, "SD307").message
 
 
 def test_cutoff_in_the_future_cannot_be_accepted() -> None:

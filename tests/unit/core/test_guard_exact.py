@@ -262,7 +262,7 @@ def foresee_of(history: list[PastRun]):  # type: ignore[no-untyped-def]
     from safedelete.core.baseline import nights, read
 
     tonight = plan(len(history), 100)
-    past, damaged = nights(read(history, tonight), "events")
+    past, damaged = nights(read(history, tonight.job, tonight.as_of), "events")
     assert damaged == 0
     found = foresee(past, tonight, tonight.targets[0])
     assert found is not None

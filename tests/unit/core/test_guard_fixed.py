@@ -11,7 +11,7 @@ import pytest
 from safedelete.core.findings import FINDINGS
 from safedelete.core.guard import decide
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Cascade, Unknown
+from safedelete.core.plan import Cascade, PastRun, Unknown
 from safedelete.errors import ConfigError
 from tests.unit.core.guard_cases import (
     DAY,
@@ -95,6 +95,14 @@ def test_history_that_cannot_be_read_refuses_even_an_empty_plan() -> None:
     decision = look(plan(0, 0), Unknown("ledger is locked"))  # type: ignore[arg-type]
     assert codes(decision) == ["SD100"]
     assert "ledger is locked" in decision.findings[0].message
+    assert "Repair the ledger" in decision.findings[0].hint
+
+
+def test_history_that_cannot_be_read_is_not_called_empty() -> None:
+    decision = look(plan(30, 5_000, ages=ages(100)), Unknown("ledger is locked"))  # type: ignore[arg-type]
+    assert [f.code for f in decision.findings] == ["SD100"]
+    assert (measure(decision).rule, measure(decision).verdict) == ("history not read", "stop")
+    assert not any("no earlier run" in f.message for f in decision.findings)
 
 
 def test_changed_definition_refuses_and_says_what_changed() -> None:
@@ -135,6 +143,50 @@ def test_targets_that_came_and_went_are_named() -> None:
 def test_cutoff_moves_with_the_clock_give_or_take_summer_time(shift: timedelta, expected: list[str]) -> None:
     tonight = plan(30, cutoff=START + 30 * DAY - KEEP + shift)
     assert codes(look(tonight, USUAL)) == expected
+
+
+def drifting(minutes: int, nights: int) -> list[PastRun]:
+    """Return nights whose cutoff moves so many minutes more than the clock, every night."""
+    return [
+        ran(plan(n, 100, cutoff=START + n * DAY - KEEP + n * timedelta(minutes=minutes)))
+        for n in range(nights)
+    ]
+
+
+@pytest.mark.parametrize("minutes", [59, -59, 20])
+def test_a_cutoff_that_drifts_by_less_than_an_hour_a_night_is_found_once_it_is_an_hour_off(
+    minutes: int,
+) -> None:
+    nights = 60 // abs(minutes) + 1
+    fine, off = drifting(minutes, nights), drifting(minutes, nights + 1)
+    assert codes(look(fine[-1].plan, fine[:-1])) == []
+    assert codes(look(off[-1].plan, off[:-1])) == ["SD111"]
+    assert f"since the run of {START:%Y-%m-%dT%H:%M}" in the(look(off[-1].plan, off[:-1]), "SD111").message
+
+
+def test_once_a_step_was_accepted_the_cutoff_is_held_against_what_it_was_from_then_on() -> None:
+    accepted = drifting(59, 3)
+    steady = [ran(plan(n, 100, cutoff=START + n * DAY - KEEP + timedelta(minutes=118))) for n in range(3, 6)]
+    assert (
+        codes(look(plan(6, 100, cutoff=START + 6 * DAY - KEEP + timedelta(minutes=118)), accepted + steady))
+        == []
+    )
+    back = look(plan(6, 100, cutoff=START + 6 * DAY - KEEP), accepted + steady)
+    assert codes(back) == ["SD111"]
+    assert "since the last successful run" in the(back, "SD111").message
+
+
+def test_a_cutoff_of_another_target_is_no_measure() -> None:
+    other = [ran(plan(n, targets=[target(n, 100, name="other", cutoff=START)])) for n in range(3)]
+    assert "SD111" not in codes(look(plan(3, 100), other))
+
+
+def test_a_portion_teaches_no_share_of_the_table() -> None:
+    usual = nightly([100] * 30, total=10_000)
+    ninety = ran(plan(30, 100, eligible=9_000, total=10_000, portion=100), teaches=2, deleted=9_000)
+    assert "SD114" in codes(look(plan(31, 9_000, total=10_000), [*usual, ninety]))
+    whole = ran(plan(30, 9_000, total=10_000), teaches=2)
+    assert "SD114" not in codes(look(plan(31, 9_000, total=10_000), [*usual, whole]))
 
 
 def test_cutoff_of_a_date_column_may_move_a_day_at_a_time() -> None:

@@ -221,6 +221,12 @@ def test_creep_compares_the_last_fourteen_runs_with_those_of_sixty_to_ninety_ago
     assert ("SD302" in codes(look(plan(100, 100), nightly(counts)), "warn")) is told
 
 
+@pytest.mark.parametrize(("apart", "told"), [(1.0, True), (0.64, True), (0.6, False), (1 / 24, False)])
+def test_creep_needs_a_month_between_then_and_now(apart: float, told: bool) -> None:
+    history = [ran(plan(i * apart, 100 if i < 45 else 900)) for i in range(90)]
+    assert ("SD302" in codes(look(plan(90 * apart, 900), history), "warn")) is told
+
+
 def test_one_offs_are_no_creep() -> None:
     once = [ran(plan(76 + i, 900), teaches=0) for i in range(14)]
     assert "SD302" not in codes(look(plan(90, 100), nightly([100] * 90, first=-14) + once), "warn")
@@ -241,8 +247,8 @@ def test_gap_is_told_above_a_week_and_three_times_the_usual(every: int, gap: flo
 @pytest.mark.parametrize(
     ("eligible", "inflow", "said"),
     [
-        (50, 0, "about 4 more nights"),
-        (99, 9, "about 89 more nights"),
+        (50, 0, "about 4 more runs"),
+        (99, 9, "about 89 more runs"),
         (100, 10, "no end: more arrives than goes"),
     ],
 )
@@ -255,7 +261,7 @@ def test_portion_says_how_long_it_takes_at_what_arrives(eligible: int, inflow: i
 
 def test_first_portion_takes_all_that_waits_for_a_backlog() -> None:
     found = the(look(plan(0, 10, eligible=100, portion=10), ()), "SD306")
-    assert found.message.endswith("; about 9 more nights.")
+    assert found.message.endswith("; about 9 more runs.")
     assert found.numbers["inflow"] == 0
 
 
@@ -281,14 +287,14 @@ def test_nothing_is_measured_where_nothing_goes_and_nothing_ever_did() -> None:
     assert measure(look(plan(30, objects=0), owning), "objects").tonight == 0
 
 
-def test_first_objects_are_bounded_only_after_a_run_that_teaches_and_first_bytes_never() -> None:
+def test_first_objects_are_bounded_by_the_row_until_a_run_teaches_and_first_bytes_never() -> None:
     once = [ran(plan(0), teaches=0)]
-    for decision, kind in (
-        (look(plan(1, objects=5000), once), "objects"),
-        (look(plan(30, bytes=10**9), nightly([100] * 30, bytes=0)), "bytes"),
-    ):
-        assert codes(decision) == []
-        assert (measure(decision, kind).limit, measure(decision, kind).verdict) == (None, "ok")
+    assert codes(look(plan(1, objects=1000), once)) == []
+    assert measure(look(plan(1, objects=1001), once), "objects").limit == 1000
+    assert codes(look(plan(1, objects=1001), once)) == ["SD202"]
+    heavy = look(plan(30, bytes=10**9), nightly([100] * 30, bytes=0))
+    assert codes(heavy) == []
+    assert (measure(heavy, "bytes").limit, measure(heavy, "bytes").verdict) == (None, "ok")
     assert codes(look(plan(30, objects=5000), USUAL)) == ["SD202"]
 
 

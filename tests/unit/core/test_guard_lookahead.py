@@ -267,7 +267,7 @@ def test_first_portion_of_a_backlog_waits_for_a_person_and_says_how_long_it_take
     decision = look(tonight, ())
     assert codes(decision) == ["SD205"]
     said = the(decision, "SD306")
-    assert "a portion of 10,000 of 100,000, oldest first; about 9 more nights" in said.message
+    assert "a portion of 10,000 of 100,000, oldest first; about 9 more runs" in said.message
     assert measure(decision).tonight == 100_000
 
 
@@ -276,7 +276,7 @@ def test_next_portion_passes_because_the_rest_was_accepted_before() -> None:
     tonight = plan(3, 10_000, eligible=70_300, portion=10_000, ages=ages(100))
     decision = look(tonight, history)
     assert approved(decision)
-    assert "about 7 more nights" in the(decision, "SD306").message
+    assert "about 7 more runs" in the(decision, "SD306").message
     assert measure(decision).expected == 70_300
 
 

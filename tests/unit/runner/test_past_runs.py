@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from safedelete.core.decision import Approval, Approved, Finding
+from safedelete.core.decision import Acceptance, Approval, Approved, Finding
 from safedelete.core.outcome import Tally
 from safedelete.core.run import RunState
 from safedelete.ledger.past import TAUGHT, past_runs
@@ -16,7 +16,7 @@ from tests.unit.core.guard_cases import plan
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def record(later: list[str], earlier: int) -> RunRecord:
+def record(later: list[str], earlier: int, seen: list[str] | None = None) -> RunRecord:
     found = Finding(
         code="SD112",
         severity="refuse",
@@ -24,7 +24,13 @@ def record(later: list[str], earlier: int) -> RunRecord:
         numbers={"runs": ",".join(later), "earlier": earlier},
     )
     approval = Approval(
-        run="r", digest="sealed", codes=("SD112",), reason="clock", who="me", at=NOW, expires_at=NOW
+        run="r",
+        digest="sealed",
+        accepts=(Acceptance(code="SD112", limit=",".join(later if seen is None else seen)),),
+        reason="clock",
+        who="me",
+        at=NOW,
+        expires_at=NOW,
     )
     decision = Approved(plan=plan(), findings=(found,), approval=approval)
     return RunRecord(
@@ -49,6 +55,11 @@ def test_an_approval_leaves_later_runs_out_unless_most_of_all_runs_are_later(
     named = [f"r{n}" for n in range(later)]
     (past,) = past_runs([record(named, earlier)])
     assert past.overrules == tuple(named[:wrong])
+
+
+def test_runs_that_the_approver_was_not_shown_are_not_left_out() -> None:
+    (past,) = past_runs([record(["r1", "r2"], 30, seen=["r1"])])
+    assert past.overrules == ("r1",)
 
 
 def test_what_was_gone_or_changed_is_over_and_what_was_blocked_is_not() -> None:

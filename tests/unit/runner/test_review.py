@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from safedelete.core.limits import Guard
-from safedelete.core.plan import TargetPlan, Unknown
+from safedelete.core.plan import Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.errors import (
     ExitCode,
@@ -21,6 +21,7 @@ from safedelete.errors import (
     RefusedError,
     StalePlanError,
 )
+from safedelete.phases.seal import Sealed
 from safedelete.ports import Proof, Verdict
 from safedelete.runner import purge
 from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext
@@ -70,6 +71,57 @@ def test_a_plan_is_executed_once() -> None:
         purge.execute_sealed(world.process(**LIMITS).ctx, run)
     with pytest.raises(StalePlanError, match="succeeded"):
         accept(world, run)
+
+
+def test_a_saved_plan_that_a_newer_run_has_overtaken_is_not_executed() -> None:
+    world = World(expired=3)
+    saved = purge.save(world.process().ctx).run
+    world.clock.advance(60)
+    world.process().run()
+    world.add(7)
+    with pytest.raises(StalePlanError, match="has succeeded since") as stale:
+        purge.execute_sealed(world.process().ctx, saved)
+    assert "Plan again" in stale.value.hint
+    assert world.has_row(7)
+
+
+def test_a_refused_plan_that_a_newer_run_has_overtaken_is_not_executed_though_it_was_approved() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    world.clock.advance(60)
+    world.process().run()
+    with pytest.raises(StalePlanError, match="has succeeded since"):
+        purge.execute_sealed(world.process(**LIMITS).ctx, run)
+
+
+def test_an_approval_does_not_hold_against_a_limit_that_was_lowered_since() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    with pytest.raises(RefusedError, match="max_items is 1"):
+        purge.execute_sealed(world.process(guard=Guard(max_items=1)).ctx, run)
+    assert world.has_row(0)
+
+
+def test_a_plan_that_shrank_below_its_limit_while_it_was_sealed_stays_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(expired=3)
+    seal = PurgeContext.seal
+
+    def after_one_went_away(ctx: PurgeContext, run: str, plan: Plan) -> Sealed:
+        world.table.rows.pop((0,))
+        return seal(ctx, run, plan)
+
+    monkeypatch.setattr(PurgeContext, "seal", after_one_went_away)
+    run = refused(world)
+    record = world.ledger.record(run)
+    assert record.plan is not None
+    assert record.decision is not None
+    assert record.plan.targets[0].items == 2
+    assert [f.code for f in record.decision.findings if f.severity == "refuse"] == ["SD101"]
+    assert world.has_row(1)
 
 
 def test_two_executions_at_once_delete_once() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from safedelete.core.decision import Approval, Approved
+from safedelete.core.decision import Acceptance, Approval, Approved
 from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.outcome import Outcome
@@ -131,7 +131,7 @@ def forged(world: World) -> str:
 CLAIM = Approval(
     run="",
     digest="",
-    codes=("SD101",),
+    accepts=(Acceptance(code="SD101", target="uploads", limit=2),),
     reason="forged",
     who="nobody",
     at=START,
@@ -150,7 +150,14 @@ def test_an_approval_that_only_the_runs_own_row_speaks_of_is_not_believed() -> N
     assert all(world.has_row(n) for n in range(3))
 
 
-@pytest.mark.parametrize("changed", [{"digest": "another"}, {"codes": ("SD101", "SD102")}])
+OTHERS: tuple[dict[str, Any], ...] = (
+    {"digest": "another"},
+    {"accepts": (*CLAIM.accepts, Acceptance(code="SD102", target="uploads"))},
+    {"accepts": (Acceptance(code="SD101", target="uploads", limit=1),)},
+)
+
+
+@pytest.mark.parametrize("changed", OTHERS, ids=["another plan", "other codes", "another limit"])
 def test_an_approval_for_less_is_not_stretched_by_the_runs_own_row(changed: dict[str, Any]) -> None:
     world = World(expired=3)
     run = forged(world)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from safedelete.errors import LedgerError, LedgerUnreachedError
+
+AGAIN: Final = (
+    "Its connection was lost, or another transaction was in its way; run again, which goes on from there."
+)
 
 
 def instant(value: datetime) -> str:
@@ -79,10 +84,10 @@ def told(what: str) -> Iterator[None]:
         if passing(error):
             raise LedgerUnreachedError(
                 f"The ledger could not {what}: {first_line(error)}.",
-                hint="Its connection was lost, or another transaction was in its way; run again, which goes on from there.",
+                hint=AGAIN,
             ) from error
         hint = (
-            "The role lacks a privilege on the ledger's tables."
+            "The role lacks a privilege on the ledger's tables: `safedelete render grants FILE` writes what each role needs."
             if denied(error)
             else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
         )

@@ -98,7 +98,9 @@ def _remedy(differences: Sequence[Difference], command: str) -> str:
 
 def _leftovers(left: Sequence[Path]) -> str:
     """Say what to do about files that no declared job renders any more."""
-    text = f"Left over, and not deleted by render; delete: git rm {' '.join(quote(str(path)) for path in left)}"
+    text = (
+        f"Left over, and not deleted by render; delete: git rm {' '.join(quote(str(path)) for path in left)}"
+    )
     if any(path.suffix == ".timer" for path in left):
         text += "\nThe host goes on by them until its timer is disabled: docs/how-to/systemd.md, Remove or rename a job."
     return text

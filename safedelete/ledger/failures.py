@@ -30,12 +30,13 @@ def first_line(error: BaseException) -> str:
 def denied(error: SQLAlchemyError) -> bool:
     """Whether the database refused for want of a privilege, or because it is read-only."""
     original = getattr(error, "orig", None)
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):
+        # PyMySQL has a SQLSTATE as well, but one for many errors.
+        return code in {1142, 1143, 1227, 1290, 1044}
     state = getattr(original, "sqlstate", None)
     if state is not None:
         return state in {"42501", "25006"}
-    code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int):
-        return code in {1142, 1143, 1227, 1290, 1044}
     return "readonly" in str(original) or "read-only" in str(original)
 
 

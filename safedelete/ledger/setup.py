@@ -90,10 +90,10 @@ _TO_CREATE: Final = (
     "`safedelete init FILE --sql` prints, and run it again, which then only binds them. `safedelete render grants FILE` "
     "writes the rights that each role needs on them."
 )
-_TO_BIND: Final = (
-    "The role that binds needs GRANT SELECT, INSERT, UPDATE ON safedelete_meta, and GRANT SELECT, INSERT ON safedelete_notice."
+_TO_BIND: Final = "The role that binds needs GRANT SELECT, INSERT, UPDATE ON safedelete_meta, and GRANT SELECT, INSERT ON safedelete_notice."
+_READ_ONLY: Final = (
+    "The file, or its directory, cannot be written: run `safedelete init FILE` as a user who may."
 )
-_READ_ONLY: Final = "The file, or its directory, cannot be written: run `safedelete init FILE` as a user who may."
 
 
 def _refused(engine: Engine, what: str, error: SQLAlchemyError, remedy: str) -> LedgerError:

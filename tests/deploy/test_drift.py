@@ -421,7 +421,12 @@ def test_a_call_that_stays_throttled_is_no_drift_and_no_yes(
 def test_what_is_denied_is_named_and_the_rest_is_held_against_the_repository_all_the_same(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(monkeypatch, "AccessDeniedException", 403, lambda request: request.url.endswith("scratch?groupName=safedelete"))
+    refuse(
+        monkeypatch,
+        "AccessDeniedException",
+        403,
+        lambda request: request.url.endswith("scratch?groupName=safedelete"),
+    )
     for options in ((), ("--wait", "600")):
         ended = live.run("drift", *options)
         assert ended.code == 9

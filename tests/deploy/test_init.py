@@ -105,9 +105,12 @@ def test_a_role_that_may_create_no_table_is_told_which_are_missing_and_who_makes
 @pytest.mark.parametrize("missing", TABLES)
 def test_whichever_table_is_missing_is_named(place: Place, missing: str) -> None:
     assert place.init().code == 0
-    everything = [f"GRANT ALL ON {name} TO {place.whom}" for name in TABLES]
-    place.sql(*everything, f"DROP TABLE {missing}")
-    refused(place.init(role=True), f"{missing}: missing", "could not be created", "a role that may CREATE TABLE")
+    # Everything but to make one: on MariaDB ALL on a table would be that, too.
+    rights = [f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {place.whom}" for name in TABLES]
+    place.sql(*rights, f"DROP TABLE {missing}")
+    refused(
+        place.init(role=True), f"{missing}: missing", "could not be created", "a role that may CREATE TABLE"
+    )
 
 
 def test_tables_that_somebody_else_made_are_bound_once_the_named_rights_are_given(place: Place) -> None:

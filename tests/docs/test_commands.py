@@ -18,7 +18,8 @@ from safedelete.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
-    str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 }
 GROUP = typer.main.get_command(app)
 VERBS: dict[str, click.Command] = dict(GROUP.commands)  # type: ignore[attr-defined]
@@ -96,7 +97,9 @@ def test_every_extra_that_is_named_exists_and_a_page_that_installs_names_each_it
 
 
 SYSTEMD_RUN = shutil.which("systemd-run")
-TRANSIENT = [(page, line) for page in sorted(PAGES) for line in lines(page) if line.startswith("systemd-run ")]
+TRANSIENT = [
+    (page, line) for page in sorted(PAGES) for line in lines(page) if line.startswith("systemd-run ")
+]
 
 
 @pytest.mark.skipif(SYSTEMD_RUN is None, reason="there is no systemd-run here")
@@ -120,6 +123,9 @@ def test_systemd_knows_each_option_and_each_setting_of_a_transient_unit(
     unit = tmp_path / "transient.service"
     unit.write_text("\n".join(["[Service]", f"ExecStart={command}", *settings, ""]))
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--recursive-errors=no", str(unit)], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", "--recursive-errors=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -36,9 +36,7 @@ def alarms(jobs: Sequence[Deployed], ecs: Ecs, environment: str) -> dict[tuple[s
     """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for job in jobs:
-        whose = [
-            {"Name": name, "Value": value} for name, value in dimensions(job.name, environment).items()
-        ]
+        whose = [{"Name": name, "Value": value} for name, value in dimensions(job.name, environment).items()]
         found[job.name, "failed"] = _failed(job, ecs, whose)
         if expressible(job, ecs):
             found[job.name, "missed"] = _missed(job, ecs, whose)

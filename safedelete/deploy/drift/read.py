@@ -66,7 +66,8 @@ def read(made: Deployment, reader: Reader) -> There:
     asking, names = _Asking(), made.names
     schedules = _schedules(made, reader, asking)
     alarm_names = [str(alarm["AlarmName"]) for alarm in made.alarms.values()]
-    alarms = asking.of(Asked.ALARMS, "", lambda: reader.alarms(alarm_names), ())
+    none: Sequence[Mapping[str, Any]] = ()
+    alarms = asking.of(Asked.ALARMS, "", lambda: reader.alarms(alarm_names), none)
     rule = asking.of(Asked.RULE, names.rule, lambda: reader.rule(names.rule), None)
     approver, subscriptions = None, None
     if made.approver is not None:
@@ -163,7 +164,8 @@ def _schedules(made: Deployment, reader: Reader, asking: _Asking) -> There:
         parameters = ((schedules[job.name] or {}).get("Target") or {}).get("EcsParameters") or {}
         arn = parameters.get("TaskDefinitionArn")
         pinned[job.name] = task(job.name, str(arn)) if arn else None
-    listed = asking.of(Asked.STRAYS, group, lambda: reader.schedules(group), ())
+    none: Sequence[str] = ()
+    listed = asking.of(Asked.STRAYS, group, lambda: reader.schedules(group), none)
     strays = [name for name in listed if name not in schedules]
     return There(schedules=schedules, strays=strays, pinned=pinned, newest=newest)
 

@@ -472,7 +472,11 @@ MISTAKES: list[Mistake] = [
         ("no argument mode=", "S3Keys(..., mode=...) or S3Prefix(..., mode=...) or S3Orphans(..., mode=...)"),
     ),
     ("misspelt", lambda: purge(gaurd=Guard()), ("no argument gaurd=", "Was guard= meant?")),
-    ("never heard of", lambda: purge(zzz=1), ("no argument zzz=", "It takes name, schedule, timeout, guard, ")),
+    (
+        "never heard of",
+        lambda: purge(zzz=1),
+        ("no argument zzz=", "It takes name, schedule, timeout, guard, "),
+    ),
     (
         "age of a job",
         lambda: job("x", schedule="@daily", timeout=HOUR, anytime=True),  # type: ignore[call-arg]

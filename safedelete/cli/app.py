@@ -25,6 +25,7 @@ from safedelete.cli.common import (
     purges,
     raise_first,
     said,
+    show_ledger,
     show_refused,
     show_report,
     work,
@@ -102,11 +103,7 @@ def init(
         # For a database, not for a person; and every word of it is ours.
         sys.stdout.write(wiring.init_sql(jobs))
         return
-    created = wiring.init(jobs, adopt=adopt, environment=environment)
-    echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
-    buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "none"
-    whose = "the job file's database(s)" if jobs else "this database"
-    echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
+    show_ledger(wiring.init(jobs, adopt=adopt, environment=environment), jobs, file)
 
 
 @app.command()

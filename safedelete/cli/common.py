@@ -102,6 +102,20 @@ def purges(jobs: list[Declared]) -> list[Purge]:
     return [job for job in jobs if isinstance(job, Purge)]
 
 
+def show_ledger(created: Sequence[str], jobs: Sequence[Declared], file: Path | None) -> None:
+    """Say what `init` has made and bound, and what has to follow."""
+    wiring = work()
+    echo(f"Created {', '.join(created)}." if created else "Nothing to create.")
+    buckets = ", ".join(sorted(wiring.buckets_of(jobs))) or "none"
+    whose = "the job file's database(s)" if jobs else "this database"
+    echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
+    if created and wiring.know_roles(jobs):
+        echo(
+            "Only their owner has rights on new tables. Next, as that owner, apply what "
+            f"`safedelete render grants {said(file)}` writes: the rights of the roles that run, look, approve and operate."
+        )
+
+
 def show_refused(job: Declared, run: str, file: Path, *, as_json: bool) -> None:
     """Show a run that was just refused, with what to look at."""
     wiring = work()

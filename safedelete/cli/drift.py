@@ -13,7 +13,7 @@ import typer
 from safedelete.cli.common import echo, load, print_json
 from safedelete.cli.render import on_aws
 from safedelete.core.redact import scrubbed
-from safedelete.errors import DriftError
+from safedelete.errors import DriftError, PreflightError, SafeDeleteError, StoreError
 
 if TYPE_CHECKING:
     from safedelete.deploy.drift.model import Difference
@@ -47,9 +47,9 @@ def drift(
 
     path = config or file.parent / NAME
     made = on_aws(list(load(file).jobs.values()), read(path), path, image, needs_image=True)
-    found = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
+    found, unread = differences(made, Aws(made.ecs.region), wait=wait, now=time.monotonic, sleep=time.sleep)
     elsewhere = [] if made.own_topic else [f"who listens to {made.names.topic}, another account's"]
-    unchecked = [*elsewhere, *UNCHECKED]
+    unchecked = [*(f"{what}: {_first(error)}" for what, error in unread.items()), *elsewhere, *UNCHECKED]
     if as_json:
         document = {"jobs": [job.name for job in made.jobs], "differences": [_plain(one) for one in found]}
         print_json(document | {"unchecked": unchecked})
@@ -62,14 +62,32 @@ def drift(
                 echo(f"    {change.path}: {_said(change.there)} -> {_said(change.repository)}")
         for what in unchecked:
             echo(f"Not looked at: {what}.")
-        if not found:
+        if not found and not unread:
             echo(f"{len(made.jobs)} job(s), {len(made.alarms)} alarm(s): as the repository says.")
+    if unread and not found:
+        raise _unknown(unread)
     if found:
+        more = f" Not looked at: {', '.join(unread)}." if unread else ""
         raise DriftError(
-            f"{len(found)} difference(s) between AWS and what {file} and {path} render.",
+            f"{len(found)} difference(s) between AWS and what {file} and {path} render.{more}",
             hint="Deploy, or bring the change into the repository. CloudFormation touches only what changed in its "
             "template: what was changed by hand it leaves, so undo that by hand.",
         )
+
+
+def _unknown(unread: Mapping[str, SafeDeleteError]) -> SafeDeleteError:
+    """Return the error of a comparison that found nothing, and could not look at everything: that is not clean."""
+    message = f"Not known to be as the repository says, for it could not be looked at: {', '.join(unread)}."
+    denied = [(what, error) for what, error in unread.items() if isinstance(error, PreflightError)]
+    _, first = denied[0] if denied else next(iter(unread.items()))
+    message += f" {first}"
+    if denied:
+        return PreflightError(message, denied=[what for what, _ in denied], hint=first.hint)
+    return StoreError(message, hint=first.hint)
+
+
+def _first(error: SafeDeleteError) -> str:
+    return str(error).rstrip(".")
 
 
 def _said(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from safedelete.declare import Declared
     from safedelete.deploy.aws.resources import Deployment
+    from safedelete.deploy.files import Difference
     from safedelete.deploy.spec import Spec
 
 
@@ -54,7 +56,7 @@ def render(
     ] = False,
 ) -> None:
     """Render deployment files from the job file. Deletes nothing, and asks nobody: the same input, the same files."""
-    from safedelete.deploy.files import compare, write
+    from safedelete.deploy.files import compare, left_over, write
     from safedelete.deploy.spec import NAME, read
 
     path = config or file.parent / NAME
@@ -65,23 +67,43 @@ def render(
         for changed in written:
             echo(f"Wrote {changed}.")
         echo(f"{len(files)} file(s) in {out}, {len(files) - len(written)} of them as they were.")
+        if left := left_over(files, out):
+            echo(_leftovers(left))
         return
     differences = compare(files, out)
     for difference in differences:
         echo(f"{difference.path}: {difference.what}")
     if differences:
-        others = [str(one.path) for one in differences if one.foreign]
-        forced = " --force" if others else ""
-        theirs = (
-            f" Not written by render, and overwritten by --force alone: {', '.join(others)}."
-            if others
-            else ""
-        )
         raise DriftError(
             f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
-            hint=f"safedelete render {kind} {file} --out {out}{forced}, then look at the difference and commit it.{theirs}",
+            hint=_remedy(differences, f"safedelete render {kind} {file} --out {out}"),
         )
     echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
+
+
+def _remedy(differences: Sequence[Difference], command: str) -> str:
+    """Say what takes these differences away: what is left over, rendering again does not."""
+    others = [str(one.path) for one in differences if one.foreign]
+    left = [one.path for one in differences if one.left]
+    lines = []
+    if len(left) < len(differences):
+        forced = " --force" if others else ""
+        lines.append(f"{command}{forced}, then look at the difference and commit it.")
+    if others:
+        lines.append(f"Not written by render, and overwritten by --force alone: {', '.join(others)}.")
+    if left:
+        lines.append(_leftovers(left))
+    return "\n".join(lines)
+
+
+def _leftovers(left: Sequence[Path]) -> str:
+    """Say what to do about files that no declared job renders any more."""
+    text = (
+        f"Left over, and not deleted by render; delete: git rm {' '.join(quote(str(path)) for path in left)}"
+    )
+    if any(path.suffix == ".timer" for path in left):
+        text += "\nThe host goes on by them until its timer is disabled: docs/how-to/systemd.md, Remove or rename a job."
+    return text
 
 
 def _rendered(

@@ -21,7 +21,17 @@ JOB_LABEL: Final = "job_name"
 """Not ``job``, which Prometheus gives to every scrape."""
 
 ENVIRONMENT_LABEL: Final = "environment"
-"""Where several environments tell one Prometheus: production's silence must not hide behind staging's success."""
+"""Where several environments tell one Prometheus, or one AWS account: production's silence must not hide behind staging's
+success."""
+
+
+def dimensions(job: str, environment: str) -> dict[str, str]:
+    """Return CloudWatch's dimensions of a job's metrics, for what sends them and for the alarms: they must be the same.
+
+    A value is ASCII there, and never empty: a metric with any other is not taken.
+    """
+    known = {JOB_LABEL: job, ENVIRONMENT_LABEL: environment.encode("ascii", "backslashreplace").decode()}
+    return {name: value for name, value in known.items() if value}
 
 
 class Ending(StrEnum):

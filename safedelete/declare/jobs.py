@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
+from safedelete.declare.arguments import known_arguments
 from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.prefix import S3Prefix
 from safedelete.declare.sweeps import check_sweeps
@@ -116,6 +117,7 @@ class Purge:
 
     kind: Final = "purge"
 
+    @known_arguments
     def __init__(
         self,
         name: str,
@@ -214,6 +216,7 @@ class Job:
         return self.function(run)
 
 
+@known_arguments
 def job(
     name: str,
     *,

@@ -14,7 +14,7 @@ from safedelete.core.event import (
     WORKED,
     Ending,
 )
-from safedelete.deploy.alerts import BAD, LAST_RUN, Alarms, seconds
+from safedelete.deploy.alerts import BAD, LAST_RUN, SLOW_CLOCK, Alarms, seconds
 
 NEW: Final = ',instance="new"'
 OLD: Final = ',instance="old"'
@@ -35,6 +35,8 @@ def tests_of(mine: Alarms, others: Sequence[Alarms]) -> list[dict[str, Any]]:
     step = mine.step
     late = -(-mine.job.missed_after // step)
     samples, shown = f"x{late + 2}", f"x{-(-mine.crash_shows // step) + 2}"
+    # After as many samples as the first crash is shown for, and the one that the series begins with.
+    again = mine.crash_shows + 3 * step
     elsewhere = Alarms(mine.job, mine.spec, f"not {mine.environment}")
     well = {
         other.series(SERIES_SUCCEEDED_AT): f"0+{seconds(step)}{samples}" for other in (*others, elsewhere)
@@ -87,6 +89,28 @@ def tests_of(mine: Alarms, others: Sequence[Alarms]) -> list[dict[str, Any]]:
                 mine.series(SERIES_CRASHED_AT, NEW): f"0{shown}",
             },
             *around(mine.crash_shows, "Crashed", before=True),
+        ),
+        world(
+            "a crash that a slow clock tells fires for as long",
+            {mine.series(SERIES_CRASHED_AT, NEW): f"-{seconds(SLOW_CLOCK)}{shown}"},
+            *around(mine.crash_shows, "Crashed", before=True),
+        ),
+        world(
+            "a crash that a clock far ahead tells fires no longer",
+            {mine.series(SERIES_CRASHED_AT, NEW): f"{AHEAD}{shown}"},
+            *around(mine.crash_shows, "Crashed", before=True),
+        ),
+        world(
+            "a crash of long ago fires nothing, however lately its host is scraped",
+            {mine.series(SERIES_CRASHED_AT, NEW): f"-{seconds(SLOW_CLOCK + mine.crash_shows)}{shown}"},
+            check(step, "Crashed", fires=False),
+        ),
+        world(
+            "the next crash of the same host fires anew",
+            {mine.series(SERIES_CRASHED_AT, NEW): f"0{shown} {seconds(again)}{shown}"},
+            check(again - step, "Crashed", fires=False),
+            check(again, "Crashed", fires=True),
+            check(again + mine.crash_shows + step, "Crashed", fires=False),
         ),
     ]
     worlds += [

@@ -32,6 +32,9 @@ BAD: Final = (Ending.FAILED, Ending.INTERRUPTED)
 CRASH_SHOWS: Final = timedelta(hours=1)
 """How long a crash fires, at least: the run that finds it goes on with the work, and may well succeed."""
 
+SLOW_CLOCK: Final = timedelta(days=1)
+"""How far behind a clock may be that tells of a crash."""
+
 AHEAD: Final = 300
 """Seconds that a time may lie in the future: one that lies further was written by a wrong clock, and says nothing."""
 
@@ -70,7 +73,7 @@ class Alarms:
             ),
             self._rule(
                 "Crashed",
-                f"time() - {EACH} ({self.series(SERIES_CRASHED_AT)}) < {seconds(self.crash_shows)}",
+                self._crashed(),
                 "a run's process died (killed, out of memory, or its host went); a later run has found it and goes on.",
             ),
             self._rule(
@@ -125,6 +128,13 @@ class Alarms:
         """Return what a series says where the newest run was: an older one on another host neither fires nor hides it."""
         ended = self.series(SERIES_ENDED_AT)
         return f"{EACH} ({series} and ignoring (ending) {ended} == scalar(max({_past(ended)})))"
+
+    def _crashed(self) -> str:
+        """Return when a crash has been told lately: by Prometheus' own clock, for a host's may be hours slow, or ahead for good."""
+        at, lately = self.series(SERIES_CRASHED_AT), f"{seconds(self.crash_shows)}s"
+        fresh = f"changes({at}[{lately}]) > 0 or {at} unless last_over_time({at}[{lately}] offset {lately})"
+        # What a host that is scraped anew said long ago is no news.
+        return f"{EACH} (({fresh}) and {at} > time() - {seconds(self.crash_shows + SLOW_CLOCK)})"
 
     def _rule(
         self, what: str, expression: str, text: str, wait: timedelta | None = None

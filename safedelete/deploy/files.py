@@ -24,11 +24,13 @@ class Difference(NamedTuple):
         path: Which.
         what: What is different.
         foreign: Whether it was not rendered, so that it is overwritten by force alone.
+        left: Whether it would not be rendered any more, so that only deleting it takes the difference away.
     """
 
     path: Path
     what: str
     foreign: bool = False
+    left: bool = False
 
 
 def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:
@@ -84,11 +86,19 @@ def compare(files: Mapping[str, str], folder: Path) -> list[Difference]:
                 there.splitlines(), text.splitlines(), "as it is", "as rendered", lineterm="", n=1
             )
             found.append(Difference(path, "\n".join(lines), _foreign(there)))
+    what = "is left over: no declared job renders it any more; delete it"
+    found += [Difference(path, what, left=True) for path in left_over(files, folder)]
+    return found
+
+
+def left_over(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Return the files in a folder that were rendered, and would not be any more. Reads only."""
     suffixes = {_ending(Path(name)) for name in files}
+    found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         mine = path.is_file() and _ending(path) in suffixes and path.name not in files
         if mine and not _foreign(_read(path)):
-            found.append(Difference(path, "was rendered for a job that is no longer declared"))
+            found.append(path)
     return found
 
 

@@ -79,6 +79,8 @@ _APPROVER: Final = (
     (ledger.run, _READ),
     (ledger.batch, _READ),
     (ledger.approval, ("SELECT", "INSERT")),
+    # `history` says whether the job is paused.
+    (ledger.notice, _READ),
 )
 _OPERATOR: Final = (
     (ledger.meta, _READ),

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from safedelete.errors import LedgerError, LedgerUnreachedError
+
+AGAIN: Final = (
+    "Its connection was lost, or another transaction was in its way; run again, which goes on from there."
+)
 
 
 def instant(value: datetime) -> str:
@@ -25,12 +30,13 @@ def first_line(error: BaseException) -> str:
 def denied(error: SQLAlchemyError) -> bool:
     """Whether the database refused for want of a privilege, or because it is read-only."""
     original = getattr(error, "orig", None)
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):
+        # PyMySQL has a SQLSTATE as well, but one for many errors.
+        return code in {1142, 1143, 1227, 1290, 1044}
     state = getattr(original, "sqlstate", None)
     if state is not None:
         return state in {"42501", "25006"}
-    code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int):
-        return code in {1142, 1143, 1227, 1290, 1044}
     return "readonly" in str(original) or "read-only" in str(original)
 
 
@@ -79,10 +85,10 @@ def told(what: str) -> Iterator[None]:
         if passing(error):
             raise LedgerUnreachedError(
                 f"The ledger could not {what}: {first_line(error)}.",
-                hint="Its connection was lost, or another transaction was in its way; run again, which goes on from there.",
+                hint=AGAIN,
             ) from error
         hint = (
-            "The role lacks a privilege on the ledger's tables."
+            "The role lacks a privilege on the ledger's tables: `safedelete render grants FILE` writes what each role needs."
             if denied(error)
             else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
         )

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import Final
 
 from sqlalchemy import Engine, MetaData, Table, insert, inspect, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from safedelete.errors import BindingError, LedgerError
+from safedelete.errors import BindingError, LedgerError, LedgerUnreachedError
 from safedelete.ledger import tables
-from safedelete.ledger.failures import first_line
+from safedelete.ledger.failures import AGAIN, denied, first_line, passing
 from safedelete.ports import Binding
 
 
@@ -36,8 +37,8 @@ def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[s
         BindingError: It is bound to something else and ``adopt`` was not said.
         LedgerError: The database refused, or the ledger is of another version.
     """
+    created = create(engine, tables.metadata)
     try:
-        created = create(engine, tables.metadata)
         with engine.begin() as connection:
             m = tables.meta.c
             found: dict[str, str] = {
@@ -61,19 +62,54 @@ def initialise(engine: Engine, binding: Binding, *, adopt: bool) -> Collection[s
                 else:
                     connection.execute(insert(tables.meta).values(name=name, value=value))
     except SQLAlchemyError as error:
-        raise LedgerError(
-            f"The ledger could not be created: {first_line(error)}.",
-            hint="`safedelete init` needs a role that may CREATE TABLE; `safedelete init --sql` prints the DDL instead.",
-        ) from error
+        raise _refused(engine, "The ledger could not be bound", error, _TO_BIND) from error
     return created
 
 
 def create(engine: Engine, metadata: MetaData) -> Collection[str]:
-    """Create the tables of a metadata that are missing; returns their names."""
-    there = set(inspect(engine).get_table_names())
-    missing = [table for table in metadata.sorted_tables if table.name not in there]
-    metadata.create_all(engine, tables=missing)
+    """Create the tables of a metadata that are missing; returns their names.
+
+    Raises:
+        LedgerError: The database refused, for want of a privilege for example; says which tables are missing.
+    """
+    missing: list[Table] = []
+    try:
+        there = set(inspect(engine).get_table_names())
+        missing = [table for table in metadata.sorted_tables if table.name not in there]
+        metadata.create_all(engine, tables=missing)
+    except SQLAlchemyError as error:
+        names = ", ".join(table.name for table in missing) or "The ledger's tables"
+        # MariaDB and MySQL show no table to a role without a right on it.
+        hidden = "missing, or hidden from this role" if _dialect(engine) == "mysql" else "missing"
+        raise _refused(engine, f"{names}: {hidden}, and could not be created", error, _TO_CREATE) from error
     return [table.name for table in missing]
+
+
+_TO_CREATE: Final = (
+    "Run `safedelete init FILE` as a role that may CREATE TABLE there; or have an administrator apply what "
+    "`safedelete init FILE --sql` prints, and run it again, which then only binds them. `safedelete render grants FILE` "
+    "writes the rights that each role needs on them."
+)
+_TO_BIND: Final = "The role that binds needs GRANT SELECT, INSERT, UPDATE ON safedelete_meta, and GRANT SELECT, INSERT ON safedelete_notice."
+_READ_ONLY: Final = (
+    "The file, or its directory, cannot be written: run `safedelete init FILE` as a user who may."
+)
+
+
+def _refused(engine: Engine, what: str, error: SQLAlchemyError, remedy: str) -> LedgerError:
+    """Say what a database did not let `init` do, where, and as whom."""
+    whose = f" as {engine.url.username}" if engine.url.username else ""
+    message = f"{what} in {engine.url.database}{whose}: {first_line(error)}."
+    if passing(error):
+        return LedgerUnreachedError(message, hint=AGAIN)
+    if denied(error):
+        return LedgerError(message, hint=_READ_ONLY if _dialect(engine) == "sqlite" else remedy)
+    return LedgerError(message, hint="`safedelete init FILE --sql` prints the statements; try them by hand.")
+
+
+def _dialect(engine: Engine) -> str:
+    """Return the dialect's name, MariaDB's as MySQL's."""
+    return "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
 
 
 def ddl(engine: Engine, *metadatas: MetaData) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from safedelete.core.event import JOB_LABEL, NAMESPACE, RunEvent, numbers
+from safedelete.core.event import NAMESPACE, RunEvent, dimensions, numbers
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -40,12 +40,15 @@ class CloudWatchSink:
     def send(self, event: RunEvent) -> None:
         """Send the event's numbers."""
         connection: Any = self._connect()
+        whose = [
+            {"Name": name, "Value": value} for name, value in dimensions(event.job, event.environment).items()
+        ]
         connection.put_metric_data(
             Namespace=NAMESPACE,
             MetricData=[
                 {
                     "MetricName": metric.name,
-                    "Dimensions": [{"Name": JOB_LABEL, "Value": event.job}],
+                    "Dimensions": whose,
                     "Timestamp": event.ended_at or event.started_at,
                     "Value": number,
                     "Unit": metric.unit,

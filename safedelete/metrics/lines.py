@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from safedelete.core.event import JOB_LABEL, NAMESPACE, RunEvent, numbers
+from safedelete.core.event import NAMESPACE, RunEvent, dimensions, numbers
 
 log = structlog.get_logger("safedelete.metrics")
 
@@ -48,7 +48,7 @@ class EmfSink:
 
 def emf(event: RunEvent) -> dict[str, Any]:
     """Return an event in the embedded metric format."""
-    found = numbers(event)
+    found, whose = numbers(event), dimensions(event.job, event.environment)
     at = event.ended_at or event.started_at
     return {
         "_aws": {
@@ -56,14 +56,15 @@ def emf(event: RunEvent) -> dict[str, Any]:
             "CloudWatchMetrics": [
                 {
                     "Namespace": NAMESPACE,
-                    "Dimensions": [[JOB_LABEL]],
+                    "Dimensions": [list(whose)],
                     "Metrics": [{"Name": metric.name, "Unit": metric.unit} for metric in found],
                 }
             ],
         },
-        JOB_LABEL: event.job,
         **{metric.name: number for metric, number in found.items()},
         **{key: value for key, value in said(event).items() if key not in ("job",)},
+        # Last, for they are looked up here as they have to be spelt there.
+        **whose,
     }
 
 

@@ -17,9 +17,8 @@ CALLED_FOR: Final = frozenset({Ending.REFUSED, Ending.FAILED, Ending.INTERRUPTED
 
 def headline(event: RunEvent) -> str:
     """Return one line about an event."""
-    where = f" ({event.environment})" if event.environment else ""
     how = "" if event.ending is None else event.ending.value
-    return f"safedelete: {event.job}{where} {how}".rstrip()
+    return f"safedelete: {event.job}{_of(event.environment)} {how}".rstrip()
 
 
 def text(event: RunEvent) -> str:
@@ -75,8 +74,7 @@ def message_of(event: RunEvent) -> Message | None:
 
 def message_about(health: Health, environment: str) -> Message:
     """Return what to say of a job that is not as it should be."""
-    where = f" ({environment})" if environment else ""
-    line = f"safedelete: {health.job}{where} {health.word}"
+    line = f"safedelete: {health.job}{_of(environment)} {health.word}"
     since = "never" if health.succeeded_at is None else f"{health.succeeded_at:%Y-%m-%d %H:%M} UTC"
     problems = [f"{problem.kind}: {problem.message}." for problem in health.problems]
     return Message(
@@ -90,6 +88,23 @@ def message_about(health: Health, environment: str) -> Message:
             "problems": [{"kind": p.kind, "message": p.message} for p in health.problems],
         },
     )
+
+
+def message_unknown(what: str, why: str, environment: str) -> Message:
+    """Return what to say where nothing can be known: the job file does not load, or the ledger cannot be read.
+
+    Args:
+        what: What cannot be told.
+        why: What went wrong.
+        environment: As the asking host's own variable names it, for neither file nor ledger has said one; may be empty.
+    """
+    line = f"safedelete{_of(environment)}: it cannot be told {what}"
+    document = {"environment": environment or None, "health": None, "message": why}
+    return Message("", line, f"{line}\n{why}", document)
+
+
+def _of(environment: str) -> str:
+    return f" ({environment})" if environment else ""
 
 
 class WebhookNote:

@@ -23,7 +23,7 @@ from safedelete.wiring.operate import (
 )
 from safedelete.wiring.places import reconcile
 from safedelete.wiring.settings import Settings
-from safedelete.wiring.setup import init, init_sql
+from safedelete.wiring.setup import init, init_sql, know_roles
 from safedelete.wiring.task import require_revision
 from safedelete.wiring.unfinished import record_unfinished
 from safedelete.wiring.verbs import (
@@ -57,6 +57,7 @@ __all__ = [
     "history",
     "init",
     "init_sql",
+    "know_roles",
     "ledgers",
     "lint_jobs",
     "owner_of",

@@ -20,7 +20,7 @@ from safedelete.errors import ConfigError, ExitCode, LockHeldError, SafeDeleteEr
 from safedelete.ledger.prune import Pruned, prune
 from safedelete.ledger.store import SqlLedger
 from safedelete.metrics.fanout import call
-from safedelete.metrics.notify import Message, Note, message_about
+from safedelete.metrics.notify import Note, message_about, message_unknown
 from safedelete.phases.parts import Progress, quiet
 from safedelete.ports import Clock, Ledger, Notice, RunChange, RunRecord, holding
 from safedelete.runner import review
@@ -192,7 +192,7 @@ def status(jobs: Sequence[Declared], *, now: datetime | None = None, notify: boo
     try:
         found = _healths(jobs, settings, now or clock.now())
     except SafeDeleteError as error:
-        _call_for(called, f"how {', '.join(job.name for job in jobs)} stand", error, clock)
+        _call_for(called, f"how {', '.join(job.name for job in jobs)} stand", error, settings, clock)
         raise
     ill = [message_about(health, environment) for health, environment in found if not health.ok]
     if ill:
@@ -206,12 +206,14 @@ def tell_unloadable(file: Path, error: SafeDeleteError) -> None:
     Raises:
         ConfigError: The variable names nobody, or somebody wrongly.
     """
-    _call_for(callers(Settings.read()), f"how the jobs of {file} stand", error, SystemClock())
+    settings = Settings.read()
+    _call_for(callers(settings), f"how the jobs of {file} stand", error, settings, SystemClock())
 
 
-def _call_for(called: Sequence[Note], what: str, error: SafeDeleteError, clock: Clock) -> None:
-    line = f"safedelete: it cannot be told {what}"
-    call(called, [Message("", line, f"{line}\n{error}", {"health": None, "message": str(error)})], clock)
+def _call_for(
+    called: Sequence[Note], what: str, error: SafeDeleteError, settings: Settings, clock: Clock
+) -> None:
+    call(called, [message_unknown(what, str(error), settings.environment)], clock)
 
 
 def _healths(jobs: Sequence[Declared], settings: Settings, at: datetime) -> list[tuple[Health, str]]:

@@ -26,8 +26,12 @@ def init(jobs: Sequence[Declared], *, adopt: bool = False, environment: str | No
         adopt: Bind it anew though it belongs to something else.
         environment: Name of the environment; else ``$SAFEDELETE_ENVIRONMENT``.
 
+    Returns:
+        Names of the tables that were created.
+
     Raises:
         ConfigError: Neither names the environment.
+        LedgerError: A table is missing and the database lets this role create none; or the ledger may not be bound.
     """
     settings = Settings.read()
     named = (environment or "").strip() or settings.environment
@@ -67,8 +71,27 @@ class _Home:
     jobs: list[Declared] = field(default_factory=list)
 
 
+def know_roles(jobs: Sequence[Declared]) -> bool:
+    """Whether a database that `init` creates tables in has roles, which need rights on them. Connects to nothing."""
+    found = [database for database, _ in _wanted(jobs).values()]
+    for database in found:
+        database.dispose()
+    return any(database.engine.dialect.name != "sqlite" for database in found)
+
+
 def init_sql(jobs: Sequence[Declared]) -> str:
     """Return the DDL that ``init`` would emit, for each database in its own dialect. Connects to nothing."""
+    wanted = _wanted(jobs)
+    parts = []
+    for name, (database, tables) in wanted.items():
+        head = f"-- {name}\n" if len(wanted) > 1 else ""
+        parts.append(head + ddl(database.engine, *tables))
+        database.dispose()
+    return "\n".join(parts)
+
+
+def _wanted(jobs: Sequence[Declared]) -> dict[str, tuple[Database, list[MetaData]]]:
+    """Return the databases that tables are wanted in, by name, each with what is wanted there."""
     settings = Settings.read()
     wanted: dict[str, tuple[Database, list[MetaData]]] = {}
 
@@ -83,9 +106,4 @@ def init_sql(jobs: Sequence[Declared]) -> str:
         note(ledger, ledger_tables)
         note(ledger, lease_tables)
         note(target, lease_tables)
-    parts = []
-    for name, (database, tables) in wanted.items():
-        head = f"-- {name}\n" if len(wanted) > 1 else ""
-        parts.append(head + ddl(database.engine, *tables))
-        database.dispose()
-    return "\n".join(parts)
+    return wanted

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
+from safedelete.core.event import RunEvent
 from safedelete.declare import job
-from safedelete.deploy.aws.resources import failed_tasks
+from safedelete.deploy.aws.resources import deployment, failed_tasks
 from safedelete.deploy.aws.template import template
-from tests.deploy.aws import ACCOUNT, REGION, made, purge
+from safedelete.metrics.lines import emf
+from tests.deploy.aws import ACCOUNT, IMAGE, REGION, ecs, made, purge
 
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:safedelete-alerts"
 
@@ -81,6 +83,30 @@ def test_a_monthly_job_is_said_to_need_a_ping_unless_it_has_one() -> None:
     assert ("nightly", "missed") not in mine.alarms
     ping = {"SAFEDELETE_METRICS": "log,emf,ping:https://hc.example.com/{job}"}
     assert made(monthly, emails=["oncall@example.com"], variables=ping).notes == ()
+
+
+# --- whose runs
+
+
+def selected(alarm: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the dimensions of each of an alarm's metrics."""
+    metrics = [one["MetricStat"]["Metric"] for one in alarm.get("Metrics", ()) if "MetricStat" in one]
+    return [{d["Name"]: d["Value"] for d in one["Dimensions"]} for one in metrics or [alarm]]
+
+
+@pytest.mark.parametrize("environment", ["production", "prüfung"])
+def test_an_alarm_looks_at_what_the_runs_of_its_environment_send_and_at_no_others(environment: str) -> None:
+    def sent(environment: str) -> dict[str, str]:
+        line = emf(RunEvent(job="nightly", environment=environment, started_at=datetime.now(UTC)))
+        (named,) = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+        return {name: line[name] for name in named}
+
+    alarms = deployment([purge()], ecs(), environment, IMAGE).alarms
+    for what in ("failed", "missed"):
+        for whose in selected(alarms["nightly", what]):
+            # CloudWatch takes the metric whose dimensions are exactly these.
+            assert whose == sent(environment)
+            assert whose != sent("staging")
 
 
 # --- what is told, and what is not

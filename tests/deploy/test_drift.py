@@ -16,8 +16,8 @@ import pytest
 
 from safedelete.deploy.aws.template import TEMPLATE
 from safedelete.deploy.drift.compare import compare
-from safedelete.deploy.drift.model import Kind
-from safedelete.deploy.drift.read import Aws, read_schedules
+from safedelete.deploy.drift.model import Asked, Kind, There, called
+from safedelete.deploy.drift.read import ATTEMPTS, Aws, read_schedules
 from safedelete.deploy.drift.watch import differences
 from safedelete.deploy.spec import NAME
 from safedelete.deploy.spec import read as read_settings
@@ -348,7 +348,7 @@ def test_waiting_ends_when_the_deployed_revision_is_the_one_scheduled(live: Live
 
     deployed = deployment_of(live)
     reader = Aws(REGION, session(live))
-    assert differences(deployed, reader, wait=60, now=lambda: clock[0], sleep=sleep) == []
+    assert differences(deployed, reader, wait=60, now=lambda: clock[0], sleep=sleep) == ([], {})
     assert clock[0] == 10
 
 
@@ -359,7 +359,7 @@ def test_waiting_ends_in_time_with_what_is_still_different(live: Live) -> None:
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    found = differences(
+    found, _ = differences(
         deployment_of(live), Aws(REGION, session(live)), wait=12, now=lambda: clock[0], sleep=sleep
     )
     assert [one.kind for one in found] == [Kind.REVISION]
@@ -368,7 +368,7 @@ def test_waiting_ends_in_time_with_what_is_still_different(live: Live) -> None:
 
 def test_nothing_waits_for_an_alarm_that_no_deploy_brings_back(live: Live) -> None:
     delete_alarm(live)
-    found = differences(
+    found, _ = differences(
         deployment_of(live),
         Aws(REGION, session(live)),
         wait=60,
@@ -406,32 +406,92 @@ def test_a_throttled_call_is_made_again(live: Live, monkeypatch: pytest.MonkeyPa
 def test_a_call_that_stays_throttled_is_no_drift_and_no_yes(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    throttle(live, monkeypatch, times=10_000)
+    seen = throttle(live, monkeypatch, times=10_000)
     ended = live.run("drift")
     assert ended.code == 7
     assert "scheduler:GetSchedule failed: ThrottlingException" in ended.said
     assert "Nothing is known of what is deployed" in ended.said
+    for job in ("expired-uploads", "scratch", "reminders", "invoices"):
+        assert f"Not looked at: the schedule {job}: scheduler:GetSchedule failed" in ended.out
+    assert "as the repository says." not in ended.out
+    # What was refused that often is not asked for again for every other job.
+    assert seen[0] == ATTEMPTS
+
+
+def test_what_is_denied_is_named_and_the_rest_is_held_against_the_repository_all_the_same(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(
+        monkeypatch,
+        "AccessDeniedException",
+        403,
+        lambda request: request.url.endswith("scratch?groupName=safedelete"),
+    )
+    for options in ((), ("--wait", "600")):
+        ended = live.run("drift", *options)
+        assert ended.code == 9
+        assert "Not looked at: the schedule scratch: scheduler:GetSchedule is denied" in ended.out
+        assert "as the repository says." not in ended.out
+        assert "could not be looked at: the schedule scratch." in ended.said
+        assert "docs/how-to/pipeline.md" in ended.said
+    document = live.run("drift", "--json").document
+    assert document["differences"] == []
+    assert document["unchecked"][0].startswith("the schedule scratch: scheduler:GetSchedule is denied")
+    delete_alarm(live)
+    ended = live.run("drift")
+    assert ended.code == 10
+    assert "[deleted alarm] The alarm safedelete-scratch-missed is not there" in ended.out
+    assert "Not looked at: the schedule scratch." in ended.said
+
+
+def test_nothing_that_could_not_be_looked_at_is_called_gone_or_changed() -> None:
+    mine = made(approver_secrets={"SAFEDELETE_DATABASE_URL": f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/x"})
+    unread = {
+        called(kind, name): PreflightError("denied")
+        for kind, name in (
+            (Asked.SCHEDULE, "nightly"),
+            (Asked.ALARMS, ""),
+            (Asked.RULE, mine.names.rule),
+            (Asked.TOPIC, mine.names.topic),
+            (Asked.TASK, "approver"),
+            *((Asked.ROLE, role["RoleName"]) for role in mine.roles.values()),
+        )
+    }
+    nothing = There(schedules={"nightly": None})
+    assert {one.kind for one in compare(mine, nothing)} >= {Kind.NO_SCHEDULE, Kind.NO_ALARM, Kind.NO_ROLE}
+    assert compare(mine, replace(nothing, unread=unread)) == []
+    # Of a schedule that is known, what it runs may still be unknown.
+    known = as_rendered(mine, pinned={"nightly": None}, newest={"nightly": None})
+    assert [one.kind for one in compare(mine, known)] == [Kind.NO_REVISION]
+    task = {called(Asked.TASK, "nightly"): PreflightError("denied")}
+    assert compare(mine, replace(known, unread=task)) == []
 
 
 def throttle(live: Live, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
     """Have the first requests for a schedule refused."""
-    from botocore.awsrequest import AWSResponse
-
     seen = [0]
 
-    class Raw:
-        def __init__(self, body: bytes) -> None:
-            self.body = body
+    def early(_: Any) -> bool:
+        seen[0] += 1
+        return seen[0] <= times
 
+    refuse(monkeypatch, "ThrottlingException", 429, early)
+    return seen
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, code: str, status: int, which: Callable[[Any], bool]) -> None:
+    """Have requests for a schedule refused."""
+    from botocore.awsrequest import AWSResponse
+
+    class Raw:
         def stream(self, **_: Any) -> Iterator[bytes]:
-            yield self.body
+            yield b'{"message": "no"}'
 
     def answer(request: Any, **_: Any) -> AWSResponse | None:
-        seen[0] += 1
-        if seen[0] > times:
+        if not which(request):
             return None
-        headers = {"x-amzn-errortype": "ThrottlingException", "content-type": "application/json"}
-        return AWSResponse(request.url, 429, headers, Raw(b'{"message": "Rate exceeded"}'))  # type: ignore[arg-type]
+        headers = {"x-amzn-errortype": code, "content-type": "application/json"}
+        return AWSResponse(request.url, status, headers, Raw())  # type: ignore[arg-type]
 
     usual = boto3.session.Session.client
 
@@ -442,7 +502,6 @@ def throttle(live: Live, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list
 
     monkeypatch.setattr(boto3.session.Session, "client", client)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    return seen
 
 
 def test_no_credentials_is_one_message(live: Live) -> None:

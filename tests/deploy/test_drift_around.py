@@ -22,6 +22,7 @@ from safedelete.deploy.drift.compare import compare
 from safedelete.deploy.drift.model import Difference
 from safedelete.deploy.drift.normal import document
 from safedelete.deploy.drift.read import Aws, read
+from safedelete.deploy.drift.watch import Looked
 from safedelete.deploy.spec import NAME
 from safedelete.errors import StoreError
 from tests.deploy.aws import ACCOUNT, JOBS, REGION, TOML, Services, as_rendered, made
@@ -189,7 +190,7 @@ def test_it_is_said_that_another_accounts_topic_was_not_looked_at(
     topic = f"arn:aws:sns:{REGION}:210987654321:oncall"
     (tmp_path / "jobs.py").write_text(JOBS)
     (tmp_path / NAME).write_text(re.sub("emails = .*", f'topic = "{topic}"', TOML))
-    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
+    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: Looked([], {}))
     arguments = ["drift", str(tmp_path / "jobs.py")]
     assert f"Not looked at: who listens to {topic}" in run_here(arguments, {}).out
     assert topic in run_here([*arguments, "--json"], {}).document["unchecked"][0]
@@ -198,7 +199,7 @@ def test_it_is_said_that_another_accounts_topic_was_not_looked_at(
 def test_a_clean_answer_says_what_was_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
     (tmp_path / NAME).write_text(TOML)
-    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: [])
+    monkeypatch.setattr("safedelete.deploy.drift.watch.differences", lambda *_, **__: Looked([], {}))
     ended = run_here(["drift", str(tmp_path / "jobs.py")], {})
     assert ended.code == 0
     for what in (

@@ -20,7 +20,7 @@ from safedelete.loader import load
 from safedelete.testing.servers import Postgres
 from tests.backends import GivenDatabase
 from tests.deploy.conftest import Rendering
-from tests.e2e.world import run_here
+from tests.e2e.world import ROOT, run_here
 
 JOBS = """
 from datetime import timedelta
@@ -163,6 +163,64 @@ def test_an_approver_approves_and_a_runner_cannot(site: Site) -> None:
     assert site.cli(*approve, role=site.spec.operator).code == 8
     done = site.cli(*approve, role=site.spec.approver)
     assert done.code == 0, (done.out, done.err)
+
+
+def test_an_approver_sees_all_that_it_decides_by_and_needs_each_of_its_rights(site: Site) -> None:
+    approver = site.spec.approver
+    site.sql(*site.grants)
+    site.path.write_text(JOBS.replace("max_items=100", "max_items=5"))
+    run = site.cli("run", site.path, "--json", role=site.spec.runner).run
+    approve = ("approve", run, "--file", site.path, "--reason", "ticket 4711")
+    show = ("show", run, "--file", site.path)
+    looks = [
+        show, (*show, "--items"), (*show, "--json"), ("history", site.path), ("history", site.path, "--json"),
+        ("history", site.path, "--html", site.path.with_suffix(".html")), ("status", site.path),
+    ]  # fmt: skip
+    for grant in site.of(approver):
+        for given, taken in pieces(grant):
+            site.sql(taken)
+            codes = [site.cli(*verb, role=approver).code for verb in (*looks, approve)]
+            assert 8 in codes, (given, codes)
+            site.sql(given)
+            # With a right taken, one of the last rounds may have approved it all the same.
+            site.sql("DELETE FROM safedelete_approval")
+    for verb in (*looks, approve):
+        ended = site.cli(*verb, role=approver)
+        assert ended.code == 0 or (verb[0] == "status" and ended.code == 1), (verb, ended.out, ended.err)
+        assert "could not" not in ended.err, (verb, ended.err)
+    # It approves, and nothing else: what it accepted, the runner executes.
+    assert site.cli("run", site.path, role=approver).code == 8
+    executed = site.cli("execute", run, "--file", site.path, role=site.spec.runner)
+    assert executed.code == 0, (executed.out, executed.err)
+
+
+SAID = re.compile(r"GRANT ([A-Z, ]+) ON ([a-z_, ]+) TO (\w+);")
+
+
+@pytest.mark.parametrize(
+    ("heading", "role"),
+    [
+        ("The database role of the runner", "runner"),
+        ("The role of an approver", "approver"),
+        ("The role of an operator", "operator"),
+    ],
+)
+def test_the_page_on_permissions_grants_a_role_what_is_rendered_for_it(heading: str, role: str) -> None:
+    page = (ROOT / "docs" / "how-to" / "permissions.md").read_text()
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+    def rights(text: str) -> set[tuple[str, str]]:
+        return {
+            (table, right)
+            for rights, tables, _ in SAID.findall(text)
+            for table in tables.split(", ")
+            for right in rights.split(", ")
+            if table.startswith("safedelete_")
+        }
+
+    rendered = [line for line in render([], Grants())[FILE].splitlines() if line.endswith(f"_{role};")]
+    assert rights(section) == rights("\n".join(rendered))
+    assert rights(section)
 
 
 def test_an_operator_pauses_and_a_runner_cannot(site: Site) -> None:

@@ -23,6 +23,11 @@ needs_promtool = pytest.mark.skipif(
 )
 # What a name may hold must reach PromQL as it is.
 SPEC, ENVIRONMENT = Prometheus(labels={"team": "data"}, runbook="https://example.com/{alert}"), 'a "b" \\'
+CRASHED_BY_ITS_OWN_WORD = (
+    "expr: time() - max by (job_name, environment) "
+    '(safedelete_last_crash_timestamp_seconds{job_name="reminders"}) < 3600'
+)
+"""As a slow clock's crash is never seen by, and one far ahead for good."""
 ALERTS = {"Crashed", "Failed", "GuardRefused", "Missed", "NeverReported", "Slow"}
 
 
@@ -83,7 +88,7 @@ def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None
 
 @needs_promtool
 def test_the_tests_catch_every_threshold_that_is_changed(files: Mapping[str, str], tmp_path: Path) -> None:
-    threshold = re.compile(r"((?:expr: .*[<>] |for: ))(\d+)")
+    threshold = re.compile(r"((?:expr: .*[<>] (?:time\(\) - )?|for: ))(\d+)")
     assert len(threshold.findall(files[RULES])) == 2 * 4
 
     def times(factor: float) -> Mapping[str, str]:
@@ -108,9 +113,14 @@ def test_the_tests_catch_a_rule_that_looks_at_anything_but_the_newest_run_of_its
         "any-job": (r'job_name="reminders",', "", {"NeverReported"}),
         "any-host": (r" and ignoring .*? == scalar\(max\(.*?\)\)", "", {"Failed", "Slow"}),
         "each-host": (r"max by \(job_name, environment\)", "", ALERTS - {"NeverReported"}),
-        "oldest-host": (r"max by", "min by", {"Crashed", "Failed", "Missed"}),
+        "oldest-host": (r"max by", "min by", {"Failed", "Missed"}),
         "any-time": (r" <= time\(\) \+ 300", "", {"Failed", "Missed", "NeverReported"}),
         "forgets": (r"last_over_time\((.*?)\[\d+s\]\)", r"\1", {"Missed"}),
+        "shows-shorter": (r"\b3600s", "1800s", {"Crashed"}),
+        "shows-longer": (r"\b3600s", "7200s", {"Crashed"}),
+        "first-crash-alone": (r"changes\(.*?\) > 0 or ", "", {"Crashed"}),
+        "later-crashes-alone": (r" or safedelete_last_crash.*? unless .*? offset 3600s\)", "", {"Crashed"}),
+        "by-the-hosts-clock": (r"expr: .*changes.*", CRASHED_BY_ITS_OWN_WORD, {"Crashed"}),
         "no-interruption": (r"failed\|interrupted", "failed", {"Failed"}),
         "no-failure": (r"failed\|interrupted", "interrupted", {"Failed"}),
         "other-end": ('ending="refused"', 'ending="skipped"', {"GuardRefused"}),

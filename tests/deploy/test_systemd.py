@@ -176,8 +176,37 @@ def test_check_names_what_differs_what_is_missing_and_what_is_left_over(
     assert "-OnCalendar=*-*-* *:00,15,30,45:00 UTC" in ended.out
     assert "+OnCalendar=*-*-* *:00,30:00 UTC" in ended.out
     assert "safedelete-dump.timer: is missing" in ended.out
-    assert "safedelete-backup.timer: was rendered for a job that is no longer declared" in ended.out
+    assert "safedelete-backup.timer: is left over" in ended.out
     assert {path: path.read_bytes() for path in rendered(project)} == before
+
+
+def test_what_is_left_over_is_named_with_what_takes_it_away_which_rendering_does_not(
+    project: Path, render: Rendering
+) -> None:
+    render("systemd")
+    (project / "jobs.py").write_text(JOBS.replace('"backup"', '"dump"'))
+    left = [project / "deploy" / f"safedelete-backup.{kind}" for kind in ("service", "timer")]
+    command = f"git rm {left[0]} {left[1]}"
+    first = render("systemd", "--check", expect=10).said
+    assert "safedelete render systemd" in first
+    assert command in first
+    # Rendered as told, all that is left to do is said, by both.
+    assert command in render("systemd").out
+    again = render("systemd", "--check", expect=10).said
+    assert command in again
+    assert "timer is disabled" in again
+    assert "safedelete render" not in again
+    for path in left:
+        path.unlink()
+    assert "Left over" not in render("systemd").out
+    render("systemd", "--check")
+
+
+def test_what_somebody_else_wrote_is_never_called_left_over(project: Path, render: Rendering) -> None:
+    render("systemd")
+    (project / "deploy" / "theirs.timer").write_text("[Timer]\n")
+    assert "theirs" not in render("systemd").out
+    render("systemd", "--check")
 
 
 # --- safedelete.toml

@@ -65,7 +65,8 @@ def test_an_embedded_metric_line_declares_and_holds_every_number(success: RunEve
     assert {m["Name"]: line[m["Name"]] for m in declared["Metrics"]} == {
         m.name: n for m, n in numbers(success).items()
     }
-    assert all(dimension in line for dimension in declared["Dimensions"][0])
+    (named,) = declared["Dimensions"]
+    assert {name: line[name] for name in named} == OWN
     assert line["_aws"]["Timestamp"] == 1780283790000
     # CloudWatch takes at most 100 metrics in one line.
     assert len(declared["Metrics"]) < 100
@@ -80,7 +81,28 @@ def test_cloudwatch_holds_every_number_afterwards(moto_s3: Moto, success: RunEve
         for metric in page["Metrics"]
     }
     assert set(held) == {metric.name for metric in numbers(success)}
-    assert all(d == [{"Name": "job_name", "Value": "expired-uploads"}] for d in held.values())
+    assert all({one["Name"]: one["Value"] for one in whose} == OWN for whose in held.values())
+
+
+@pytest.mark.parametrize(
+    ("environment", "spelt"), [("production", "production"), ("prüfung", "pr\\xfcfung"), ("", None)]
+)
+def test_cloudwatch_is_told_the_environment_as_it_takes_it_and_never_an_empty_one(
+    success: RunEvent, environment: str, spelt: str | None
+) -> None:
+    made = replace(success, environment=environment)
+    sent: list[Any] = []
+
+    class Client:
+        def put_metric_data(self, **request: Any) -> None:
+            sent.extend(request["MetricData"])
+
+    CloudWatchSink(Client).send(made)  # type: ignore[arg-type]
+    whose = {"job_name": "expired-uploads"} | ({} if spelt is None else {"environment": spelt})
+    assert all({one["Name"]: one["Value"] for one in metric["Dimensions"]} == whose for metric in sent)
+    line = emf(made)
+    (named,) = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+    assert {name: line[name] for name in named} == whose
 
 
 # --- Prometheus

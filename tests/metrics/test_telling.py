@@ -331,7 +331,9 @@ def test_a_run_that_never_began_calls_somebody_too(world: World, listener: Liste
     listener.status = 200
     listener.sent.clear()
     world.cli("status", jobs, "--notify", **notify, SAFEDELETE_LEDGER_URL="sqlite:////no/such.db", expect=7)
-    assert "it cannot be told how reminders stand" in json.loads(listener.sent[0].body)["text"]
+    body = json.loads(listener.sent[0].body)
+    assert body["text"].startswith("safedelete (test): it cannot be told how reminders stand")
+    assert body["environment"] == "test"
     assert "names nobody" in world.cli("status", jobs, "--notify", expect=2).said
 
     nothing = jobs.with_name("no-such-file.py")
@@ -339,7 +341,14 @@ def test_a_run_that_never_began_calls_somebody_too(world: World, listener: Liste
     world.cli("status", nothing, **notify, expect=2)
     assert len(listener.sent) == before, "only where it is asked for"
     world.cli("status", nothing, "--notify", **notify, expect=2)
-    assert "it cannot be told how the jobs of" in json.loads(listener.sent[-1].body)["text"]
+    body = json.loads(listener.sent[-1].body)
+    assert body["text"].startswith("safedelete (test): it cannot be told how the jobs of")
+    # Two environments may call the same person.
+    assert body["environment"] == "test"
+    world.cli("status", nothing, "--notify", **notify, SAFEDELETE_ENVIRONMENT="", expect=2)
+    body = json.loads(listener.sent[-1].body)
+    assert body["text"].startswith("safedelete: it cannot be told how the jobs of")
+    assert body["environment"] is None
 
 
 def test_embedded_metrics_are_lines_of_standard_output(world: World) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from safedelete.core.event import ENDED, JOB_LABEL, NAMESPACE, Ending
+from safedelete.core.event import ENDED, NAMESPACE, Ending, dimensions
 from safedelete.core.lint import every_week
 from safedelete.deploy.aws.names import Names
 from safedelete.deploy.ecs_spec import Ecs
@@ -26,13 +26,20 @@ START: Final = timedelta(minutes=10)
 """From a schedule's instant to the first line of code: Scheduler is a minute late, and Fargate pulls the image."""
 
 
-def alarms(jobs: Sequence[Deployed], ecs: Ecs) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return every alarm by the parts of its name."""
+def alarms(jobs: Sequence[Deployed], ecs: Ecs, environment: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return every alarm by the parts of its name.
+
+    Args:
+        jobs: The jobs.
+        ecs: The settings.
+        environment: Whose runs are looked at: another one's in the same account says nothing here.
+    """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for job in jobs:
-        found[job.name, "failed"] = _failed(job, ecs)
+        whose = [{"Name": name, "Value": value} for name, value in dimensions(job.name, environment).items()]
+        found[job.name, "failed"] = _failed(job, ecs, whose)
         if expressible(job, ecs):
-            found[job.name, "missed"] = _missed(job, ecs)
+            found[job.name, "missed"] = _missed(job, ecs, whose)
     found["not-started",] = _not_started(ecs)
     found["not-kept",] = _not_kept(ecs)
     found["scheduler-errors",] = _scheduler_errors(ecs)
@@ -58,8 +65,7 @@ def _hours(job: Deployed, ecs: Ecs) -> int:
     return -(-overdue(job, ecs) // timedelta(hours=1))
 
 
-def _failed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
-    dimensions = [{"Name": JOB_LABEL, "Value": job.name}]
+def _failed(job: Deployed, ecs: Ecs, whose: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     parts = [
         {
             "Id": how.value,
@@ -67,7 +73,7 @@ def _failed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
                 "Metric": {
                     "Namespace": NAMESPACE,
                     "MetricName": ENDED[how].name,
-                    "Dimensions": dimensions,
+                    "Dimensions": [dict(one) for one in whose],
                 },
                 "Period": 300,
                 "Stat": "Sum",
@@ -96,13 +102,13 @@ def _failed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
     }
 
 
-def _missed(job: Deployed, ecs: Ecs) -> dict[str, Any]:
+def _missed(job: Deployed, ecs: Ecs, whose: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     how = ENDED[Ending.SUCCEEDED]
     alarm = {
         **_alarm(ecs, job.name, "missed"),
         "Namespace": NAMESPACE,
         "MetricName": how.name,
-        "Dimensions": [{"Name": JOB_LABEL, "Value": job.name}],
+        "Dimensions": [dict(one) for one in whose],
         "Statistic": "Sum",
         "Threshold": 1,
         "ComparisonOperator": "LessThanThreshold",

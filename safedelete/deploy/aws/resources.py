@@ -112,7 +112,7 @@ def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: 
         tasks,
         approver,
         roles(declared, ecs),
-        alarms(jobs, ecs),
+        alarms(jobs, ecs, environment),
         tuple(_notes(declared, jobs, ecs)),
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.aws.task import APPROVER
-from safedelete.deploy.drift.model import Change, Difference, Kind, There
+from safedelete.deploy.drift.model import Asked, Change, Difference, Kind, There
 from safedelete.deploy.drift.normal import clean, document, fields, rule, task
 
 _PENDING: Final = "PendingConfirmation"
@@ -16,12 +16,15 @@ _PENDING: Final = "PendingConfirmation"
 
 def around(made: Deployment, there: There) -> Iterator[Difference]:
     """Yield what is different about the approving task, the rule on stopped tasks, the topic and the roles."""
-    yield from _approver(made, there.approver)
-    yield from _rule(made, there.rule)
-    if made.own_topic:
+    if there.known(Asked.TASK, APPROVER):
+        yield from _approver(made, there.approver)
+    if there.known(Asked.RULE, made.names.rule):
+        yield from _rule(made, there.rule)
+    if made.own_topic and there.known(Asked.TOPIC, made.names.topic):
         yield from _topic(made, there)
     for role in made.roles.values():
-        yield from _role(role, there.roles.get(role["RoleName"]))
+        if there.known(Asked.ROLE, role["RoleName"]):
+            yield from _role(role, there.roles.get(role["RoleName"]))
 
 
 def _approver(made: Deployment, newest: Mapping[str, Any] | None) -> Iterator[Difference]:

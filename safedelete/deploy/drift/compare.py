@@ -7,13 +7,13 @@ from typing import Any
 
 from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.drift.around import around
-from safedelete.deploy.drift.model import Change, Difference, Kind, There, family_of
+from safedelete.deploy.drift.model import Asked, Change, Difference, Kind, There, family_of
 from safedelete.deploy.drift.normal import alarm, fields, schedule, task
 from safedelete.deploy.jobs import Deployed
 
 
 def compare(made: Deployment, there: There) -> list[Difference]:
-    """Return every difference: of schedules and revisions in the order of the jobs, of alarms, then of what is around."""
+    """Return every difference of what AWS has answered about: of schedules and revisions in the order of the jobs, of alarms, then of what is around."""
     found: list[Difference] = []
     for job in made.jobs:
         found += revisions(made, job, there)
@@ -26,13 +26,15 @@ def compare(made: Deployment, there: There) -> list[Difference]:
                 "starting what it names.",
             )
         )
-    for wanted in made.alarms.values():
+    for wanted in made.alarms.values() if there.known(Asked.ALARMS) else ():
         found += _alarm(wanted, there.alarms.get(wanted["AlarmName"]))
     return [*found, *around(made, there)]
 
 
 def revisions(made: Deployment, job: Deployed, there: There) -> Iterator[Difference]:
-    """Yield what is different about a job's schedule and its task definition."""
+    """Yield what is different about a job's schedule and its task definition; nothing of what could not be looked at."""
+    if not there.known(Asked.SCHEDULE, job.name):
+        return
     actual = there.schedules.get(job.name)
     if actual is None:
         yield Difference(
@@ -57,7 +59,8 @@ def revisions(made: Deployment, job: Deployed, there: There) -> Iterator[Differe
         yield Difference(
             Kind.SCHEDULE, job.name, f"{job.name}: its schedule is not the rendered one.", tuple(changes)
         )
-    yield from _pinned(made, job, there, pinned_arn)
+    if there.known(Asked.TASK, job.name):
+        yield from _pinned(made, job, there, pinned_arn)
 
 
 def _pinned(made: Deployment, job: Deployed, there: There, arn: str) -> Iterator[Difference]:

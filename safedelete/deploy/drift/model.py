@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from safedelete.errors import SafeDeleteError
+
 
 class Kind(StrEnum):
     """What can be different."""
@@ -31,6 +33,18 @@ class Kind(StrEnum):
     FILTERED = "filtered subscription"
     NO_ROLE = "no role"
     ROLE = "changed role"
+
+
+class Asked(StrEnum):
+    """What AWS is asked about."""
+
+    SCHEDULE = "the schedule"
+    STRAYS = "further schedules of the group"
+    TASK = "the task definitions of"
+    ALARMS = "the alarms"
+    RULE = "the rule"
+    TOPIC = "who listens to"
+    ROLE = "the role"
 
 
 UNCHECKED: Final = (
@@ -89,6 +103,7 @@ class There:
         rule: The rule on stopped tasks with its targets; None where there is none.
         subscriptions: Of the topic; None where there is no such topic.
         roles: By name, those that are made, with their policies; None where there is none.
+        unread: What could not be looked at, as its kind and its name say, and why: it is neither there, nor gone, nor equal.
     """
 
     schedules: Mapping[str, Mapping[str, Any] | None]
@@ -100,6 +115,16 @@ class There:
     rule: Mapping[str, Any] | None = None
     subscriptions: Sequence[Mapping[str, Any]] | None = None
     roles: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    unread: Mapping[str, SafeDeleteError] = field(default_factory=dict)
+
+    def known(self, kind: Asked, name: str = "") -> bool:
+        """Whether AWS has answered about something."""
+        return called(kind, name) not in self.unread
+
+
+def called(kind: Asked, name: str = "") -> str:
+    """Return what something is called in a message."""
+    return f"{kind.value} {name}".rstrip()
 
 
 def family_of(arn: str) -> tuple[str, int | None]:

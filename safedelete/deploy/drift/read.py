@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.aws.task import APPROVER
-from safedelete.deploy.drift.model import There, family_of
-from safedelete.errors import ConfigError, PreflightError, StoreError
+from safedelete.deploy.drift.model import Asked, There, called, family_of
+from safedelete.errors import ConfigError, PreflightError, SafeDeleteError, StoreError, UnreachedError
 
 ATTEMPTS: Final = 8
 """How often a throttled or unanswered call is made, with growing pauses between."""
@@ -56,22 +57,65 @@ class Reader(Protocol):
 
 
 def read(made: Deployment, reader: Reader) -> There:
-    """Ask for everything that is compared.
+    """Ask for everything that is compared; what is denied or fails is left unread, and the rest asked for all the same.
 
     Raises:
-        ConfigError: The credentials are for another account than the settings name.
+        ConfigError: The credentials are for another account than the settings name, or no longer good.
+        StoreError: Nothing was answered at all.
     """
-    schedules = read_schedules(made, reader)
-    alarms = reader.alarms([str(alarm["AlarmName"]) for alarm in made.alarms.values()])
-    names = made.names
+    asking, names = _Asking(), made.names
+    schedules = _schedules(made, reader, asking)
+    alarm_names = [str(alarm["AlarmName"]) for alarm in made.alarms.values()]
+    none: Sequence[Mapping[str, Any]] = ()
+    alarms = asking.of(Asked.ALARMS, "", lambda: reader.alarms(alarm_names), none)
+    rule = asking.of(Asked.RULE, names.rule, lambda: reader.rule(names.rule), None)
+    approver, subscriptions = None, None
+    if made.approver is not None:
+        family = names.family(APPROVER)
+        approver = asking.of(Asked.TASK, APPROVER, lambda: reader.task_definition(family), None)
+    if made.own_topic:
+        subscriptions = asking.of(Asked.TOPIC, names.topic, lambda: _subscriptions(made, reader), None)
+    roles = {
+        name: asking.of(Asked.ROLE, name, partial(reader.role, name), None)
+        for name in (str(role["RoleName"]) for role in made.roles.values())
+    }
     return replace(
         schedules,
         alarms={str(alarm["AlarmName"]): alarm for alarm in alarms},
-        approver=None if made.approver is None else reader.task_definition(names.family(APPROVER)),
-        rule=reader.rule(names.rule),
-        subscriptions=_subscriptions(made, reader) if made.own_topic else None,
-        roles={role["RoleName"]: reader.role(role["RoleName"]) for role in made.roles.values()},
+        approver=approver,
+        rule=rule,
+        subscriptions=subscriptions,
+        roles=roles,
+        unread=asking.unread,
     )
+
+
+T = TypeVar("T")
+
+
+class _Asking:
+    """Asks for one thing after another, and remembers what could not be looked at."""
+
+    def __init__(self) -> None:
+        self.unread: dict[str, SafeDeleteError] = {}
+        self._failed: dict[Asked, SafeDeleteError] = {}
+
+    def of(self, kind: Asked, name: str, ask: Callable[[], T], otherwise: T) -> T:
+        """Return an answer; ``otherwise`` where there is none, which is remembered with its reason."""
+        error = self._failed.get(kind)
+        if error is None:
+            try:
+                return ask()
+            except UnreachedError:
+                raise
+            except PreflightError as denied:
+                # Of this one, perhaps: the next may be allowed.
+                error = denied
+            except StoreError as failed:
+                # Each was asked for over and over, in vain; all of its kind would take as long.
+                error = self._failed[kind] = failed
+        self.unread[called(kind, name)] = error
+        return otherwise
 
 
 def _subscriptions(made: Deployment, reader: Reader) -> Sequence[Mapping[str, Any]] | None:
@@ -90,8 +134,14 @@ def read_schedules(made: Deployment, reader: Reader) -> There:
     """Ask for the schedules and what they run, which is where a deploy arrives last.
 
     Raises:
-        ConfigError: The credentials are for another account than the settings name.
+        ConfigError: The credentials are for another account than the settings name, or no longer good.
+        StoreError: Nothing was answered at all.
     """
+    asking = _Asking()
+    return replace(_schedules(made, reader, asking), unread=asking.unread)
+
+
+def _schedules(made: Deployment, reader: Reader, asking: _Asking) -> There:
     account = reader.account()
     if account != made.ecs.account:
         raise ConfigError(
@@ -99,16 +149,24 @@ def read_schedules(made: Deployment, reader: Reader) -> There:
             hint="Use the profile of that account, or the settings of this one.",
         )
     group = made.names.group
-    schedules = {job.name: reader.schedule(group, job.name) for job in made.jobs}
+    schedules = {
+        job.name: asking.of(Asked.SCHEDULE, job.name, partial(reader.schedule, group, job.name), None)
+        for job in made.jobs
+    }
     pinned: dict[str, Mapping[str, Any] | None] = {}
     newest: dict[str, Mapping[str, Any] | None] = {}
+
+    def task(job: str, name: str) -> Mapping[str, Any] | None:
+        return asking.of(Asked.TASK, job, lambda: reader.task_definition(name), None)
+
     for job in made.jobs:
-        schedule = schedules[job.name]
-        newest[job.name] = reader.task_definition(made.names.family(job.name))
-        parameters = ((schedule or {}).get("Target") or {}).get("EcsParameters") or {}
+        newest[job.name] = task(job.name, made.names.family(job.name))
+        parameters = ((schedules[job.name] or {}).get("Target") or {}).get("EcsParameters") or {}
         arn = parameters.get("TaskDefinitionArn")
-        pinned[job.name] = reader.task_definition(str(arn)) if arn else None
-    strays = [name for name in reader.schedules(group) if name not in schedules]
+        pinned[job.name] = task(job.name, str(arn)) if arn else None
+    none: Sequence[str] = ()
+    listed = asking.of(Asked.STRAYS, group, lambda: reader.schedules(group), none)
+    strays = [name for name in listed if name not in schedules]
     return There(schedules=schedules, strays=strays, pinned=pinned, newest=newest)
 
 
@@ -279,7 +337,7 @@ class Aws:
 @contextmanager
 def _told(what: str, endpoint: str = "") -> Iterator[None]:
     """Turn the SDK's errors into ours: what could not be read is never called equal."""
-    again = "Nothing is known of what is deployed; try again."
+    again = "Nothing is known of it; try again."
     if endpoint and not _AWS.search(endpoint):
         again = (
             f"Nothing is known of what is deployed: {endpoint} was asked, which is not AWS. Unset $AWS_ENDPOINT_URL and "
@@ -315,7 +373,7 @@ def _told(what: str, endpoint: str = "") -> Iterator[None]:
             ) from error
         raise StoreError(f"{what} failed: {said}.", hint=again) from error
     except BotoCoreError as error:
-        raise StoreError(f"{what} was not answered: {error}.", hint=again) from error
+        raise UnreachedError(f"{what} was not answered: {error}.", hint=again) from error
 
 
 def _code(error: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from safedelete.deploy.aws.resources import Deployment
 from safedelete.deploy.drift.compare import compare
 from safedelete.deploy.drift.model import Difference, Kind
 from safedelete.deploy.drift.read import Reader, read, read_schedules
+from safedelete.errors import PreflightError, SafeDeleteError
 
 EVERY: Final = 5.0
 """Seconds between two looks."""
@@ -27,6 +28,18 @@ ARRIVING: Final = frozenset(
 """Differences that a deploy which has not arrived yet shows."""
 
 
+class Looked(NamedTuple):
+    """What was found.
+
+    Attributes:
+        differences: What is not as the repository says.
+        unread: What could not be looked at, and why; without it nothing is known to be as the repository says.
+    """
+
+    differences: Sequence[Difference]
+    unread: Mapping[str, SafeDeleteError]
+
+
 def differences(
     made: Deployment,
     reader: Reader,
@@ -34,8 +47,8 @@ def differences(
     wait: float = 0,
     now: Callable[[], float],
     sleep: Callable[[float], None],
-) -> list[Difference]:
-    """Return what is different. Reads only.
+) -> Looked:
+    """Return what is different, and what could not be looked at. Reads only.
 
     Args:
         made: What the repository says.
@@ -47,12 +60,21 @@ def differences(
     end = now() + wait
     while (left := end - now()) > 0:
         # Not all of it each time: roles alone are four requests for every job.
-        if not _arriving(compare(made, read_schedules(made, reader))):
-            found = compare(made, read(made, reader))
-            if not _arriving(found):
+        there = read_schedules(made, reader)
+        if any(isinstance(error, PreflightError) for error in there.unread.values()):
+            # No waiting gives a right.
+            break
+        if not there.unread and not _arriving(compare(made, there)):
+            found = _looked(made, reader)
+            if not _arriving(found.differences):
                 return found
         sleep(min(EVERY, left))
-    return compare(made, read(made, reader))
+    return _looked(made, reader)
+
+
+def _looked(made: Deployment, reader: Reader) -> Looked:
+    there = read(made, reader)
+    return Looked(compare(made, there), there.unread)
 
 
 def _arriving(found: Sequence[Difference]) -> bool:

@@ -459,6 +459,29 @@ MISTAKES: list[Mistake] = [
         ("tz='Nope'", "no time zone"),
     ),
     ("job of no function", lambda: job("x", schedule="@daily", timeout=HOUR)(3), ("3", "function")),  # type: ignore[arg-type]
+    # arguments that belong elsewhere
+    (
+        "age of a purge",
+        lambda: purge(anytime=True),
+        ("Purge('uploads'): there is no argument anytime=", "Rows(..., anytime=...)"),
+    ),
+    ("limit of a purge", lambda: purge(max_items=5), ("no argument max_items=", "Guard(..., max_items=...)")),
+    (
+        "mode of a purge",
+        lambda: purge(mode="marker"),
+        ("no argument mode=", "S3Keys(..., mode=...) or S3Prefix(..., mode=...) or S3Orphans(..., mode=...)"),
+    ),
+    ("misspelt", lambda: purge(gaurd=Guard()), ("no argument gaurd=", "Was guard= meant?")),
+    (
+        "never heard of",
+        lambda: purge(zzz=1),
+        ("no argument zzz=", "It takes name, schedule, timeout, guard, "),
+    ),
+    (
+        "age of a job",
+        lambda: job("x", schedule="@daily", timeout=HOUR, anytime=True),  # type: ignore[call-arg]
+        ("job('x'): there is no argument anytime=", "Rows(..., anytime=...)"),
+    ),
 ]
 
 

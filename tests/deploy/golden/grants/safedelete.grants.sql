@@ -31,6 +31,7 @@ GRANT SELECT ON safedelete_meta TO safedelete_approver;
 GRANT SELECT ON safedelete_run TO safedelete_approver;
 GRANT SELECT ON safedelete_batch TO safedelete_approver;
 GRANT SELECT, INSERT ON safedelete_approval TO safedelete_approver;
+GRANT SELECT ON safedelete_notice TO safedelete_approver;
 
 -- Pauses jobs, and ends runs at work.
 GRANT SELECT ON safedelete_meta TO safedelete_operator;

@@ -133,7 +133,7 @@ def check(
     Deletes nothing of yours. Where require_conditional= is declared, it puts an object .safedelete-canary-… and removes it.
     """
     wiring = work()
-    from safedelete.cli import text
+    from safedelete.cli import proven, text
     from safedelete.cli.document import error_document, plain, report_document
 
     loaded = load(file)
@@ -160,7 +160,7 @@ def check(
         )
     else:
         for report in reports:
-            echo(text.proofs(report))
+            echo(proven.proofs(report))
         for finding in findings:
             echo(text.finding(finding))
         echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
@@ -203,12 +203,12 @@ def plan(
     if names and others:
         raise ConfigError(
             f"{', '.join(others)}: a function, not a purge; there is nothing to plan.",
-            hint="Name a purge. `safedelete run FILE NAME --dry-run` calls a function with dry_run set.",
+            hint=f"Name a purge. `safedelete run {quote(str(file))} {others[0]} --dry-run` calls a function with dry_run set.",
         )
     if manifest is not None and len(wanted) != 1:
         raise ConfigError(
             f"--manifest writes one purge's items; {len(wanted)} are named.",
-            hint="Name one: safedelete plan FILE NAME.",
+            hint=f"Name one: safedelete plan {quote(str(file))} NAME --manifest {quote(str(manifest))}",
         )
     for purge in wanted:
         with text.progress() as progress:
@@ -279,7 +279,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     path = needed(file)
     job = wiring.owner_of(load(path).jobs.values(), run)
     hold_definition(job, required=False)
-    with suggesting(quote(str(path))), listening(job) as asked, text.progress() as progress:
+    with suggesting(quote(str(path)), job, run), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)
 
@@ -390,7 +390,7 @@ def show(
             return
         _, past = wiring.story(jobs, record.run)
         echo(text.run(record, approval, past, said(file), datetime.now(UTC)))
-        for line in text.items(record, batches, everything=items):
+        for line in text.items(record, batches, said(file), everything=items):
             echo(line)
 
 

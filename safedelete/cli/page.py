@@ -11,13 +11,12 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from safedelete.cli.look import planned, when
+from safedelete.cli.look import planned, sentences, when
 from safedelete.cli.series import MARKS, Point, Series, series
 from safedelete.cli.svg import described, drawing
 from safedelete.core.decision import Approved
 from safedelete.core.outcome import Tally
 from safedelete.core.printable import printable
-from safedelete.core.say import sentence
 from safedelete.errors import ConfigError
 from safedelete.ports import RunRecord
 
@@ -159,11 +158,7 @@ def _said(record: RunRecord) -> Iterator[str]:
         f'<div class="say{stop}"><strong>Last run: {escape(record.state.value)}</strong> '
         f"(guard: {verdict}), {when(record.started_at)}"
     )
-    kinds = {target.name: target.kind for target in decision.plan.targets}
-    lines = [
-        f"{escape(m.target)}: {escape(sentence(m, unit=kinds.get(m.target) if m.measure == 'items' else None))}"
-        for m in decision.measures
-    ]
+    lines = [f"{escape(m.target)}: {escape(said)}" for m, said in sentences(decision)]
     lines += [f"<code>{escape(f.code)}</code> {escape(f.message)}" for f in decision.findings]
     yield "<ul>" + "".join(f"<li>{line}</li>" for line in lines) + "</ul></div>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,6 +73,10 @@ def render(
     if differences:
         others = [str(one.path) for one in differences if one.foreign]
         forced = " --force" if others else ""
+        options = {"--config": config, "--image": image}
+        given = "".join(
+            f" {name} {quote(str(value))}" for name, value in options.items() if value is not None
+        )
         theirs = (
             f" Not written by render, and overwritten by --force alone: {', '.join(others)}."
             if others
@@ -79,7 +84,8 @@ def render(
         )
         raise DriftError(
             f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
-            hint=f"safedelete render {kind} {file} --out {out}{forced}, then look at the difference and commit it.{theirs}",
+            hint=f"`safedelete render {kind} {quote(str(file))} --out {quote(str(out))}{given}{forced}`, then look at the difference "
+            f"and commit it.{theirs}",
         )
     echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
 

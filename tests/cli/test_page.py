@@ -169,6 +169,18 @@ def test_each_day_to_come_has_its_count() -> None:
     assert rows == [{"day": str(day + 1), "rows": f"{dict(ages.days)[day]:,}"} for day in range(14)]
 
 
+def test_a_share_of_a_prefix_is_not_called_one_of_a_table() -> None:
+    record = nights(40, surge_at=39)[0]
+    assert record.decision is not None
+    plan = record.decision.plan
+    plan = replace(plan, targets=(replace(plan.targets[0], name="s3://acme/tmp/", kind="objects"),))
+    measure = replace(record.decision.measures[0], target="s3://acme/tmp/", share=0.25)
+    record = replace(record, plan=plan, decision=replace(record.decision, plan=plan, measures=(measure,)))
+    text = page([("tmp", [record])], AT)
+    assert "48,210 objects (25.0% of the prefix)" in text
+    assert "of the table" not in text
+
+
 def test_nothing_in_it_points_outside() -> None:
     text = page(jobs(), AT)
     assert not re.findall(r"(?:https?:)?//[a-z0-9]", text.replace("xmlns=", ""))

@@ -215,7 +215,7 @@ def plan(
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
-            echo(text.plan(report, quote(str(file))))
+            echo(("\n" if reports[1:] else "") + text.plan(report, quote(str(file))))
     if as_json:
         print_json([report_document(report) for report in reports])
     else:
@@ -353,8 +353,8 @@ def history(
         runs = sum(len(records) for _, records in drawn)
         echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
         return
-    for job, records in drawn:
-        echo(text.history(job.name, records, limit=limit))
+    for place, (job, records) in enumerate(drawn):
+        echo(("\n" if place else "") + text.history(job.name, records, limit=limit))
         if (notice := wiring.paused(job)) is not None:
             echo(text.pause(job.name, notice))
 

@@ -185,7 +185,7 @@ class Scale:
     def label(self, row: int) -> str:
         """Return the number at the top edge of a row."""
         if not self.logarithmic:
-            return short(self.top / ROWS * (row + 1))
+            return short(self.top / ROWS * (row + 1), 2)
         return short(_two_digits(self.low * (self.top / self.low) ** ((row + 1) / ROWS)))
 
     def ticks(self) -> list[float]:
@@ -201,12 +201,16 @@ class Scale:
         return [value for value in found if self.low < value <= self.top * 1.001]
 
 
-def short(value: float) -> str:
-    """Return a number in at most six characters."""
+def short(value: float, digits: int = 1) -> str:
+    """Return a number in at most six characters, with that many digits behind the point where there is room."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             scaled = value / size
-            return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.1f}{unit}".replace(".0", "")
+            return (
+                f"{scaled:.0f}{unit}"
+                if scaled >= 100
+                else f"{scaled:.{digits}f}".rstrip("0").rstrip(".") + unit
+            )
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 

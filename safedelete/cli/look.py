@@ -72,6 +72,8 @@ def sentences(made: Decision) -> Iterator[tuple[Measure, str]]:
             new = f"{measure.forecast:,.0f} new ones" if round(measure.forecast) else "no new ones"
             about = f"about {measure.expected:,.0f} expected"
             said = said.replace(about, f"{about} ({left:,.0f} left over, {new} forecast)")
+        elif measure.rule == "no usable history":
+            said = said.replace("; limit ", "; no forecast was made; limit ")
         yield measure, said
 
 
@@ -152,6 +154,11 @@ def execute_command(run: str, file: str | None) -> str:
     if file is None:
         return f"safedelete execute {run} --file FILE  (FILE: the job file that declares it)"
     return f"safedelete execute {run} --file {file}"
+
+
+def run_command(job: str, file: str | None) -> str:
+    """Return the command that runs a purge."""
+    return f"safedelete run {file or 'FILE'} {quote(job)}"
 
 
 def save_command(job: str, file: str | None) -> str:

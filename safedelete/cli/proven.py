@@ -77,8 +77,8 @@ def rehearsed(report: Report, file: str | None) -> str:
         )
         hidden = (
             "that every item goes. Permissions were asked for on samples (objects of the first page of each target), by "
-            "statements and requests that can delete nothing; a policy on another folder, a trigger, a row that "
-            "somebody holds shows only when it is deleted. A run counts and decides anew, on what is there then."
+            "statements and requests that can delete nothing; a policy on another folder, a trigger, or a row that "
+            "somebody holds shows only when items are deleted."
         )
     lines = ["This was a dry run: nothing was deleted, sealed or recorded."]
     lines += wrap(f"Shown: {shown}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -125,7 +125,7 @@ def _axis(frame: Frame, unit: str) -> Iterator[str]:
     for value in frame.scale.ticks():
         y = frame.y(value)
         yield f'<line class="grid" x1="{LEFT}" x2="{frame.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="num" x="{LEFT - 6}" y="{y + 4:.1f}">{short(value)}</text>'
+        yield f'<text class="num" x="{LEFT - 6}" y="{y + 4:.1f}">{short(value, 2)}</text>'
     low = frame.floor
     yield f'<line class="axis" x1="{LEFT}" x2="{frame.width - RIGHT}" y1="{low:.1f}" y2="{low:.1f}"/>'
     if frame.scale.logarithmic:

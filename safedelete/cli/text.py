@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from textwrap import shorten
 
 from tabulate import tabulate
 
@@ -18,6 +19,7 @@ from safedelete.cli.look import (
     execute_command,
     pictures,
     planned,
+    run_command,
     save_command,
     sentences,
     show_command,
@@ -50,12 +52,7 @@ def plan(report: Report, file: str | None = None) -> str:
     """
     assert report.plan is not None
     made = report.plan
-    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
-    for target in made.targets:
-        lines += [_target(target), ""]
-    lines += _charts(series(report.past, made, report.decision))
-    lines.append(decision(report.decision))
-    lines += _looked_at(made, report.decision, report.past)
+    lines = _planned(made, report.decision, report.past)
     if report.proofs:
         lines += ["", proofs(report)]
     lines += ["", "Nothing was deleted."]
@@ -71,7 +68,17 @@ def plan(report: Report, file: str | None = None) -> str:
             "A plan that is not sealed cannot be approved. To seal one, for an approval within 24 hours:",
             f"    {save_command(made.job, file)}",
         ]
+    else:
+        lines.append(f"A run counts and decides anew: {run_command(made.job, file)}")
     return "\n".join(lines)
+
+
+def _planned(made: Plan, decided: Decision | None, past: Sequence[RunRecord]) -> list[str]:
+    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
+    for target in made.targets:
+        lines += [_target(target), ""]
+    lines += _charts(series(past, made, decided))
+    return [*lines, decision(decided), *_looked_at(made, decided, past)]
 
 
 def refusal(record: RunRecord, past: Sequence[RunRecord], file: str | None = None) -> str:
@@ -82,16 +89,9 @@ def refusal(record: RunRecord, past: Sequence[RunRecord], file: str | None = Non
         past: The runs before it, newest first.
         file: The job file, quoted for a shell; None where none was named.
     """
-    made = record.plan
-    if made is None:
+    if record.plan is None:
         return ""
-    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
-    for target in made.targets:
-        lines += [_target(target), ""]
-    lines += _charts(series(past, made, record.decision))
-    lines.append(decision(record.decision))
-    lines += _looked_at(made, record.decision, past)
-    lines += ["", "Nothing was deleted."]
+    lines = [*_planned(record.plan, record.decision, past), "", "Nothing was deleted."]
     if isinstance(record.decision, Refused):
         lines += accept(record.decision, record.run, file)
     return "\n".join(lines)
@@ -193,7 +193,7 @@ def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
                 planned(record),
                 total.deleted if record.tally else "",
                 total.failed + total.unknown if record.tally else "",
-                _why(record)[:60],
+                shorten(_why(record), 60, placeholder=" ..."),
             ]
         )
     done = "processed" if records[0].kind == "job" else "deleted"
@@ -373,7 +373,7 @@ def _target(target: TargetPlan) -> str:
     rows.append(["where", target.statement])
     rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
     if target.first:
-        rows.append(["first .. last", f"{target.first} .. {target.last}"])
+        rows += [["first", target.first], ["last", target.last]]
     rows += [["for example", one] for one in target.sample if one not in (target.first, target.last)]
     rows += [["note", note] for note in target.notes]
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)

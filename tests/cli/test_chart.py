@@ -94,6 +94,8 @@ def test_limit_and_expectation_are_drawn_at_their_own_heights(surge: int) -> Non
 def test_the_axis_has_round_numbers() -> None:
     assert axis(chart(drawn([3_000, 3_900, 4_600]))) == [800 * n for n in range(1, 8)]
     assert axis(chart(drawn([5, 6, 7]))) == [1, 2, 3, 4, 5, 6, 7]
+    assert axis(chart(drawn([1_300, 1_500]))) == [250 * n for n in range(1, 8)]
+    assert axis(chart(drawn([900, 1_000]))) == [150 * n for n in range(1, 8)]
     assert axis(chart(drawn([4_000] * 10 + [48_210]))) == [
         1_800,
         3_200,

@@ -81,6 +81,7 @@ def texts(file: str | None) -> Iterator[tuple[str, set[str]]]:
     yield text.plan(report(stop), file), {"approve"}
     yield text.plan(report(go), file), {"execute"}
     yield text.plan(report(stop, run=None, state=None), file), {"plan"}
+    yield text.plan(report(go, run=None, state=None), file), {"run"}
     yield text.refusal(stop, (), file), {"approve"}
     yield text.result(report(go, state=RunState.SUCCEEDED, tally={"t": Tally(deleted=1)}), file), {"show"}
     yield text.result(Report(job="nightly", kind="job", message="2 processed."), file), {"check"}

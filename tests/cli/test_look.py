@@ -156,3 +156,12 @@ def test_on_a_backlog_what_is_left_over_is_not_called_a_forecast() -> None:
     )
     assert "; 150 forecast; " in said(expected=150, forecast=150)
     assert "; about 150 expected; " in said(expected=150)
+
+
+def test_where_no_forecast_was_made_it_is_said_so() -> None:
+    plan = plan_of(1, 500)
+    measure = Measure(
+        target="login_events", measure="items", tonight=2_600, limit=2_860, rule="no usable history"
+    )
+    ((_, said),) = sentences(Approved(plan=plan, measures=(measure,)))
+    assert said == "tonight 2,600 rows; no forecast was made; limit 2,860 (no usable history); go"

@@ -130,7 +130,7 @@ def check(
     Deletes nothing of yours. Where require_conditional= is declared, it puts an object .safedelete-canary-… and removes it.
     """
     wiring = work()
-    from safedelete.cli import text
+    from safedelete.cli import proven, text
     from safedelete.cli.document import error_document, plain, report_document
 
     loaded = load(file)
@@ -157,7 +157,7 @@ def check(
         )
     else:
         for report in reports:
-            echo(text.proofs(report))
+            echo(proven.proofs(report))
         for finding in findings:
             echo(text.finding(finding))
         echo(f"{len(reports)} of {len(picked)} job(s) checked and probed. Nothing was deleted.")
@@ -200,19 +200,19 @@ def plan(
     if names and others:
         raise ConfigError(
             f"{', '.join(others)}: a function, not a purge; there is nothing to plan.",
-            hint="Name a purge. `safedelete run FILE NAME --dry-run` calls a function with dry_run set.",
+            hint=f"Name a purge. `safedelete run {quote(str(file))} {others[0]} --dry-run` calls a function with dry_run set.",
         )
     if manifest is not None and len(wanted) != 1:
         raise ConfigError(
             f"--manifest writes one purge's items; {len(wanted)} are named.",
-            hint="Name one: safedelete plan FILE NAME.",
+            hint=f"Name one: safedelete plan {quote(str(file))} NAME --manifest {quote(str(manifest))}",
         )
     for purge in wanted:
         with text.progress() as progress:
             report = wiring.plan(purge, save=save, preflight=preflight, manifest=manifest, progress=progress)
         reports.append(report)
         if not as_json:
-            echo(text.plan(report, quote(str(file))))
+            echo(("\n" if reports[1:] else "") + text.plan(report, quote(str(file))))
     if as_json:
         print_json([report_document(report) for report in reports])
     else:
@@ -276,7 +276,7 @@ def execute(run: Run, file: FromFile = None, as_json: Json = False) -> None:
     path = needed(file)
     job = wiring.owner_of(load(path).jobs.values(), run)
     hold_definition(job, required=False)
-    with suggesting(quote(str(path))), listening(job) as asked, text.progress() as progress:
+    with suggesting(quote(str(path)), job, run), listening(job) as asked, text.progress() as progress:
         report = wiring.execute(job, run, asked=asked, progress=progress)
     show_report(report, job, file, as_json=as_json)
 
@@ -350,8 +350,8 @@ def history(
         runs = sum(len(records) for _, records in drawn)
         echo(f"Wrote {html}: {len(drawn)} job(s), {runs} run(s). Nothing was deleted.")
         return
-    for job, records in drawn:
-        echo(text.history(job.name, records, limit=limit))
+    for place, (job, records) in enumerate(drawn):
+        echo(("\n" if place else "") + text.history(job.name, records, limit=limit))
         if (notice := wiring.paused(job)) is not None:
             echo(text.pause(job.name, notice))
 
@@ -387,7 +387,7 @@ def show(
             return
         _, past = wiring.story(jobs, record.run)
         echo(text.run(record, approval, past, said(file), datetime.now(UTC)))
-        for line in text.items(record, batches, everything=items):
+        for line in text.items(record, batches, said(file), everything=items):
             echo(line)
 
 

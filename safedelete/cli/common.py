@@ -85,9 +85,9 @@ def needed(path: Path | None) -> Path:
     return path
 
 
-def said(path: Path | None) -> str:
-    """Return a job file as one types it."""
-    return "FILE" if path is None else quote(str(path))
+def said(path: Path | None) -> str | None:
+    """Return a job file as one types it; None where none was named."""
+    return None if path is None else quote(str(path))
 
 
 def every_job(path: Path | None) -> list[Declared] | None:
@@ -145,7 +145,7 @@ def show_report(report: Report, job: Declared, file: Path | None, *, as_json: bo
         if report.run is not None and report.total.deleted != report.total.total:
             try:
                 with wiring.shown(job, report.run) as (record, _, batches):
-                    for line in text.items(record, batches, everything=False):
+                    for line in text.items(record, batches, said(file), everything=False):
                         echo(line)
             except SafeDeleteError as error:
                 _cannot_show(error)

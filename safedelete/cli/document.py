@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
 
+from safedelete.cli.look import sentences
 from safedelete.core.decision import Approval, Approved, Decision
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan, Unknown
 from safedelete.core.redact import scrubbed
-from safedelete.core.say import sentence
 from safedelete.core.status import Health
 from safedelete.errors import SafeDeleteError
 from safedelete.ports import Notice, RunRecord, StoredBatch
@@ -54,7 +54,7 @@ def decision_document(decision: Decision | None) -> dict[str, Any] | None:
         return None
     return {
         "approved": isinstance(decision, Approved),
-        "measures": [plain(measure) | {"sentence": sentence(measure)} for measure in decision.measures],
+        "measures": [plain(measure) | {"sentence": said} for measure, said in sentences(decision)],
         "findings": [plain(finding) for finding in decision.findings],
         "approval": plain(decision.approval) if isinstance(decision, Approved) else None,
     }

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Final
 
 from tabulate import tabulate
 
-from safedelete.core.decision import Decision, codes_of
+from safedelete.cli.differs import differences, explain
+from safedelete.cli.series import left_over
+from safedelete.core.decision import Decision, Measure, codes_of
 from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
-from safedelete.core.say import picture
-from safedelete.errors import RefusedError
+from safedelete.core.say import picture, sentence
+from safedelete.declare import Purge
+from safedelete.errors import RefusedError, StalePlanError
 from safedelete.ports import RunRecord
 
 DAY: Final = timedelta(days=1)
@@ -35,22 +40,41 @@ def attention(plan: Plan, decision: Decision, past: Sequence[RunRecord]) -> list
         decision: The refusal.
         past: The runs before it, newest first.
     """
-    last = next(
-        (
-            r
-            for r in past
-            if r.state is RunState.SUCCEEDED and r.plan is not None and r.plan.as_of <= plan.as_of
-        ),
-        None,
-    )
+    succeeded = [r for r in past if r.state is RunState.SUCCEEDED and r.plan is not None]
+    last = next((r for r in succeeded if r.plan is not None and r.plan.as_of <= plan.as_of), None)
+    later = next((r for r in succeeded if r.plan is not None and r.plan.as_of > plan.as_of), None)
     before = None if last is None else last.plan
     lines = ["What to look at:"]
     for target in plan.targets:
         lines += _cutoff(target, before)
-    lines.append(f"  definition: {_definition(plan, before, last)}")
-    lines.append(f"  clock: {_clock(plan, before, last)}")
+    lines += _definition(plan, before, last)
+    lines.append(f"  clock: {_clock(plan, last, later)}")
     lines += pictures(plan, decision, everywhere=True)
     return lines + last_runs(past)
+
+
+def sentences(made: Decision) -> Iterator[tuple[Measure, str]]:
+    """Say each measure of a decision, in its target's own unit.
+
+    What the last run left behind is told apart from what was forecast, which is new items alone: on the nights of a
+    backlog "0 forecast" would stand beside a limit of thousands.
+    """
+    kinds = {target.name: target.kind for target in made.plan.targets}
+    for measure in made.measures:
+        kind = kinds.get(measure.target, "rows")
+        left = left_over(measure)
+        said = sentence(
+            replace(measure, forecast=None) if left else measure,
+            unit=kind if measure.measure == "items" else None,
+            of="table" if kind == "rows" else "prefix",
+        )
+        if left and measure.expected is not None and measure.forecast is not None:
+            new = f"{measure.forecast:,.0f} new ones" if round(measure.forecast) else "no new ones"
+            about = f"about {measure.expected:,.0f} expected"
+            said = said.replace(about, f"{about} ({left:,.0f} left over, {new} forecast)")
+        elif measure.rule == "no usable history":
+            said = said.replace("; limit ", "; no forecast was made; limit ")
+        yield measure, said
 
 
 def pictures(plan: Plan, decision: Decision | None, *, everywhere: bool = False) -> list[str]:
@@ -96,13 +120,13 @@ def last_runs(past: Sequence[RunRecord]) -> list[str]:
     return [f"  {line}" for line in table.splitlines()]
 
 
-def accept(decision: Decision, run: str, file: str) -> list[str]:
+def accept(decision: Decision, run: str, file: str | None) -> list[str]:
     """Say how a refused, sealed plan is accepted, or why it cannot be.
 
     Args:
         decision: The refusal.
         run: The sealed run's id.
-        file: The job file, quoted for a shell.
+        file: The job file, quoted for a shell; None where none was named.
     """
     stuck = never_acceptable(codes_of(decision.findings))
     if stuck or decision.plan.digest is None:
@@ -114,25 +138,58 @@ def accept(decision: Decision, run: str, file: str) -> list[str]:
     ]
 
 
-def approval_command(run: str, file: str) -> str:
+def approval_command(run: str, file: str | None) -> str:
     """Return the command that accepts a refused plan once.
 
     Args:
         run: The sealed run's id.
-        file: The job file, quoted for a shell.
+        file: The job file, quoted for a shell; None where none was named.
     """
-    return f'safedelete approve {run} --file {file} --reason "..."'
+    return f'safedelete approve {run}{named(file)} --reason "..."'
+
+
+def execute_command(run: str, file: str | None) -> str:
+    """Return the command that executes a sealed plan, which no ledger alone can do: it needs the job file."""
+    if file is None:
+        return f"safedelete execute {run} --file FILE  (FILE: the job file that declares it)"
+    return f"safedelete execute {run} --file {file}"
+
+
+def run_command(job: str, file: str | None) -> str:
+    """Return the command that runs a purge."""
+    return f"safedelete run {file or 'FILE'} {quote(job)}"
+
+
+def save_command(job: str, file: str | None) -> str:
+    """Return the command that plans a purge anew and seals it."""
+    return f"safedelete plan {file or 'FILE'} {quote(job)} --save"
+
+
+def show_command(run: str, file: str | None, *, items: bool = False) -> str:
+    """Return the command that tells of a run."""
+    return f"safedelete show {run}{named(file)}{' --items' if items else ''}"
+
+
+def named(file: str | None) -> str:
+    """Return the option that names a job file, as it was named in the command that we answer."""
+    return "" if file is None else f" --file {file}"
 
 
 @contextmanager
-def suggesting(file: str) -> Iterator[None]:
-    """Add to a refusal the command that would accept it, where one would.
+def suggesting(file: str, job: Purge | None = None, run: str = "") -> Iterator[None]:
+    """Add to a refusal the command that would accept it, or what has become of the definition it was made by.
 
     Args:
         file: The job file, quoted for a shell.
+        job: The purge whose sealed plan is executed.
+        run: The sealed run.
     """
     try:
         yield
+    except StalePlanError as stale:
+        if job is not None:
+            explain(stale, job, run)
+        raise
     except RefusedError as refused:
         if refused.run is not None and not never_acceptable(refused.findings):
             command = f"To accept this plan once: {approval_command(refused.run, file)}"
@@ -161,8 +218,11 @@ def _cutoff(target: TargetPlan, before: Plan | None) -> Iterator[str]:
     earlier = next((t for t in before.targets if t.name == target.name), None) if before is not None else None
     was = ""
     if earlier is not None and earlier.cutoff is not None:
-        moved = (target.cutoff - earlier.cutoff) / DAY
-        was = f"; last time {when(earlier.cutoff)}{_retention(earlier)}, so it moved {moved:,.2f} days"
+        moved = target.cutoff - earlier.cutoff
+        way = "back" if moved < timedelta(0) else "on"
+        was = (
+            f"; last time {when(earlier.cutoff)}{_retention(earlier)}, so it moved {_span(abs(moved))} {way}"
+        )
     yield f"  cutoff: {target.name} older than {when(target.cutoff)}{_retention(target)}{was}"
 
 
@@ -170,24 +230,30 @@ def _retention(target: TargetPlan) -> str:
     return f" ({target.period / DAY:g} days)" if target.period else ""
 
 
-def _definition(plan: Plan, before: Plan | None, last: RunRecord | None) -> str:
+def _definition(plan: Plan, before: Plan | None, last: RunRecord | None) -> Iterator[str]:
     if before is None or last is None:
-        return "no successful run to compare with; read the predicate above"
-    if before.fingerprint == plan.fingerprint:
-        return f"unchanged since run {last.run}"
-    now, then = {t.name: t for t in plan.targets}, {t.name: t for t in before.targets}
-    parts = [f"CHANGED since run {last.run}"]
-    for name in dict.fromkeys((*then, *now)):
-        mine, theirs = now.get(name), then.get(name)
-        if mine is None or theirs is None:
-            parts.append(f"{name} is {'new' if theirs is None else 'gone'}")
-        elif mine.statement != theirs.statement:
-            parts.append(f"{name} was: {theirs.statement}")
-    return "; ".join(parts)
+        yield "  definition: no successful run to compare with; read the predicate above"
+    elif before.fingerprint == plan.fingerprint:
+        yield f"  definition: unchanged since run {last.run}"
+    else:
+        yield f"  definition: CHANGED since run {last.run}"
+        for line in differences(before, plan):
+            yield f"    {line}"
 
 
-def _clock(plan: Plan, before: Plan | None, last: RunRecord | None) -> str:
-    if before is None or last is None:
-        return f"planned at {when(plan.as_of)}"
-    ago = (plan.as_of - before.as_of) / DAY
-    return f"planned at {when(plan.as_of)}, {ago:,.2f} days after the last successful run ({last.run})"
+def _clock(plan: Plan, last: RunRecord | None, later: RunRecord | None) -> str:
+    said = f"planned at {when(plan.as_of)}"
+    if last is not None and last.plan is not None:
+        said += f", {_span(plan.as_of - last.plan.as_of)} after the last successful run ({last.run})"
+    if later is not None and later.plan is not None:
+        ahead = _span(later.plan.as_of - plan.as_of)
+        said += f"; but run {later.run} has succeeded at {when(later.plan.as_of)}, {ahead} LATER than that"
+    return said
+
+
+def _span(span: timedelta) -> str:
+    """Return how long a span is, in the unit that tells most."""
+    for unit, size in (("days", DAY), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1))):
+        if span >= size:
+            return f"{span / size:,.2f} {unit}"
+    return f"{span.total_seconds():,.0f} seconds"

@@ -38,7 +38,7 @@ def pause(
         return
     for one in made:
         echo(("" if one.changed else "Already ") + text.pause(one.job, one.notice))
-    which = " ".join([quote(str(file)), *(names or [])])
+    which = " ".join(map(quote, [str(file), *(names or [])]))
     echo(f"Nothing was deleted. To let them run again: safedelete unpause {which}")
 
 

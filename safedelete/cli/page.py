@@ -11,13 +11,12 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from safedelete.cli.look import planned, when
+from safedelete.cli.look import planned, sentences, when
 from safedelete.cli.series import MARKS, Point, Series, series
 from safedelete.cli.svg import described, drawing
 from safedelete.core.decision import Approved, codes_of
 from safedelete.core.outcome import Tally
 from safedelete.core.printable import printable
-from safedelete.core.say import sentence
 from safedelete.errors import ConfigError
 from safedelete.ports import RunRecord
 
@@ -26,10 +25,10 @@ NARROW: Final = 340
 """Two drawings, of which the page shows the one that fits: scaled down to a phone, text could not be read."""
 
 STYLE: Final = """
-:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#5b6470;--line:#d5dae0;--done:#3b6fb6;--refused:#c2410c;
+:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#5b6470;--line:#d5dae0;--done:#3b6fb6;--refused:#c2410c;--expired:#6b7280;
 --failed:#a11d33;--unfinished:#8a6d00;--coming:#9db8dc;--limit:#b3261e;--expected:#1c2024;--card:#f6f7f9}
 @media (prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ec;--soft:#9aa4af;--line:#373e46;--done:#6ea3e6;
---refused:#f08a4b;--failed:#f2788a;--unfinished:#d9b93c;--coming:#6f93c4;--limit:#ff8078;--expected:#f2f4f6;--card:#1d2125}}
+--refused:#f08a4b;--expired:#9aa4af;--failed:#f2788a;--unfinished:#d9b93c;--coming:#6f93c4;--limit:#ff8078;--expected:#f2f4f6;--card:#1d2125}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem;max-width:60rem;background:var(--bg);color:var(--fg);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;overflow-wrap:anywhere}
@@ -39,9 +38,10 @@ figure{margin:.5rem 0}svg{display:block;width:100%;height:auto;font:12px system-
 .wide{max-width:720px}.narrow{display:none;max-width:440px}
 .grid{stroke:var(--line)}.axis{stroke:var(--soft)}.now{stroke:var(--soft);stroke-dasharray:2 3}
 text{fill:var(--soft)}.num,.end{text-anchor:end}.mark{text-anchor:middle;font-size:10px;fill:var(--fg)}
-.done{fill:var(--done)}.refused{fill:var(--refused)}.failed{fill:var(--failed)}.unfinished{fill:var(--unfinished)}
+.done{fill:var(--done)}.refused{fill:var(--refused)}.expired{fill:var(--expired)}.failed{fill:var(--failed)}.unfinished{fill:var(--unfinished)}
 .coming{fill:none;stroke:var(--coming);stroke-width:1.2}.limit{fill:none;stroke:var(--limit);stroke-width:1.6;stroke-dasharray:5 3}
 .expected{fill:var(--expected);stroke:var(--bg)}
+.said{fill:var(--limit);stroke:var(--bg);stroke-width:3px;stroke-linejoin:round;paint-order:stroke}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding:0;margin:.3rem 0;list-style:none;font-size:.875rem;color:var(--soft)}
 .key svg{display:inline-block;width:18px;height:12px;vertical-align:-1px;margin-right:.3rem}
 .say{background:var(--card);border-left:4px solid var(--done);padding:.5rem .8rem;margin:.5rem 0}
@@ -54,7 +54,7 @@ td.n,th.n{text-align:right}td.why{white-space:normal;min-width:14rem;overflow-wr
 code{font-family:ui-monospace,"Liberation Mono",monospace;font-size:.85em}
 summary{cursor:pointer;padding:.3rem 0}
 @media (max-width:560px){.wide{display:none}.narrow{display:block}body{padding:.75rem}}
-@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--soft:#444;--line:#bbb;--done:#3b6fb6;--refused:#c2410c;--failed:#a11d33;
+@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--soft:#444;--line:#bbb;--done:#3b6fb6;--refused:#c2410c;--expired:#555;--failed:#a11d33;
 --unfinished:#8a6d00;--coming:#7d9cc6;--limit:#b3261e;--expected:#000;--card:#fff}
 body{max-width:none;padding:0;font-size:10pt}.wide{display:block;max-width:none}.narrow{display:none}
 .scroll{overflow:visible}figure,.say,tr{break-inside:avoid}h2,h3{break-after:avoid}thead{display:table-header-group}
@@ -65,10 +65,11 @@ rect,circle,.say{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 KEY: Final = (
     ("", '<rect class="done" x="3" y="1" width="10" height="11"/>', "successful run"),
     ("refused", '<rect class="refused" x="3" y="1" width="10" height="11"/>', "refused (R)"),
+    ("expired", '<rect class="expired" x="3" y="1" width="10" height="11"/>', "expired (E)"),
     ("failed", '<rect class="failed" x="3" y="1" width="10" height="11"/>', "failed (F)"),
     ("unfinished", '<rect class="unfinished" x="3" y="1" width="10" height="11"/>', "unfinished (U)"),
     ("expected", '<circle class="expected" cx="8" cy="6" r="2.5"/>', "expected or forecast"),
-    ("limit", '<path class="limit" d="M0 6H18"/>', "limit"),
+    ("limit", '<path class="limit" d="M0 6H18"/>', "limit of each run"),
     ("coming", '<rect class="coming" x="3" y="1" width="10" height="10"/>', "to come, by the time column"),
 )
 
@@ -157,11 +158,7 @@ def _said(record: RunRecord) -> Iterator[str]:
         f'<div class="say{stop}"><strong>Last run: {escape(record.state.value)}</strong> '
         f"(guard: {verdict}), {when(record.started_at)}"
     )
-    kinds = {target.name: target.kind for target in decision.plan.targets}
-    lines = [
-        f"{escape(m.target)}: {escape(sentence(m, unit=kinds.get(m.target) if m.measure == 'items' else None))}"
-        for m in decision.measures
-    ]
+    lines = [f"{escape(m.target)}: {escape(said)}" for m, said in sentences(decision)]
     lines += [f"<code>{escape(f.code)}</code> {escape(f.message)}" for f in decision.findings]
     yield "<ul>" + "".join(f"<li>{line}</li>" for line in lines) + "</ul></div>"
 
@@ -253,9 +250,7 @@ def _why(record: RunRecord) -> str:
 
 def _table(caption: str, heads: Sequence[tuple[str, str]], rows: str) -> str:
     """Lay out a table that scrolls within itself, by keyboard too, where it is wider than the page."""
-    head = "".join(
-        f'<th scope="col"{f" class={kind}" if kind else ""}>{escape(label)}</th>' for label, kind in heads
-    )
+    head = "".join(f'<th scope="col" class="{kind}">{escape(label)}</th>' for label, kind in heads)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table><caption>{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"

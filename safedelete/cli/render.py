@@ -74,9 +74,15 @@ def render(
     for difference in differences:
         echo(f"{difference.path}: {difference.what}")
     if differences:
+        options = {"--config": config, "--image": image}
+        given = "".join(
+            f" {name} {quote(str(value))}" for name, value in options.items() if value is not None
+        )
         raise DriftError(
             f"{len(differences)} file(s) in {out} differ from what {file} and {path} render.",
-            hint=_remedy(differences, f"safedelete render {kind} {file} --out {out}"),
+            hint=_remedy(
+                differences, f"safedelete render {kind} {quote(str(file))} --out {quote(str(out))}{given}"
+            ),
         )
     echo(f"{len(files)} file(s) in {out} are what {file} and {path} render.")
 
@@ -88,7 +94,7 @@ def _remedy(differences: Sequence[Difference], command: str) -> str:
     lines = []
     if len(left) < len(differences):
         forced = " --force" if others else ""
-        lines.append(f"{command}{forced}, then look at the difference and commit it.")
+        lines.append(f"`{command}{forced}`, then look at the difference and commit it.")
     if others:
         lines.append(f"Not written by render, and overwritten by --force alone: {', '.join(others)}.")
     if left:

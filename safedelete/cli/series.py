@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from safedelete.core.baseline import whole
 from safedelete.core.decision import Decision, Measure
 from safedelete.core.plan import AgeProfile, Plan, Unknown
 from safedelete.core.run import RunState
 from safedelete.ports import RunRecord
 
-Mark = Literal["", "refused", "failed", "unfinished"]
+Mark = Literal["", "refused", "expired", "failed", "unfinished"]
 
 COMING: Final = 14
 """Days ahead that a page draws: what the time column already says about the next two weeks."""
@@ -20,7 +21,7 @@ COMING: Final = 14
 MARKS: Final[dict[RunState, Mark]] = {
     RunState.SUCCEEDED: "",
     RunState.REFUSED: "refused",
-    RunState.EXPIRED: "refused",
+    RunState.EXPIRED: "expired",
     RunState.FAILED: "failed",
     RunState.CRASHED: "failed",
     RunState.INCOMPLETE: "unfinished",
@@ -31,6 +32,10 @@ MARKS: Final[dict[RunState, Mark]] = {
     RunState.RUNNING: "unfinished",
     RunState.PLANNING: "unfinished",
 }
+"""Every state of a run → why it is not part of the baseline; empty where it is.
+
+An expired plan is no refused one: the guard may have passed it (``plan --save``), or a person have accepted it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,7 @@ class Point:
         value: Items it found to delete, the whole of a backlog included; None where they could not be counted.
         mark: Why it is not part of the baseline; empty for a successful run.
         expected: What was expected or forecast for it.
-        forecast: Whether that came from the time column.
+        forecast: Whether that came from the time column alone.
         limit: The most that would have passed.
         rule: What set the limit.
         verdict: What the guard said.
@@ -129,6 +134,16 @@ def measure_of(decision: Decision | None, target: str) -> Measure | None:
     return None
 
 
+def left_over(measure: Measure) -> float:
+    """Return how many of the expected items the last run left behind, where the rest of them was forecast; else 0.
+
+    A forecast is of what is new. On the nights of a backlog that is next to nothing of what is expected.
+    """
+    if measure.expected is None or measure.forecast is None:
+        return 0.0
+    return max(0.0, measure.expected - measure.forecast)
+
+
 def _coming(ages: AgeProfile | Unknown | None) -> tuple[int, ...]:
     if not isinstance(ages, AgeProfile):
         return ()
@@ -144,17 +159,14 @@ def _of(plan: Plan, name: str, decision: Decision | None, *, run: str, mark: Mar
     target = next((t for t in plan.targets if t.name == name), None)
     if target is None:
         return None
-    value = target.items
-    if plan.portion is not None and isinstance(value, int) and isinstance(target.eligible, int):
-        value = max(value, target.eligible)
     measure = measure_of(decision, name)
     return Point(
         run=run,
         at=plan.as_of,
-        value=value if isinstance(value, int) else None,
+        value=whole(target, plan.portion),
         mark=mark,
         expected=None if measure is None else measure.expected,
-        forecast=measure is not None and measure.forecast is not None,
+        forecast=measure is not None and measure.forecast is not None and not left_over(measure),
         limit=None if measure is None else measure.limit,
         rule="" if measure is None else measure.rule,
         verdict="" if measure is None else measure.verdict,

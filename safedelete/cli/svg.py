@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import floor, log10
 from typing import Final
 
 from safedelete.cli.chart import Scale, short
@@ -21,6 +20,9 @@ TOP: Final = 26
 BOTTOM: Final = 44
 GAP: Final = 0.25
 """Of a bar's column that stays empty beside it."""
+
+CHARACTER: Final = 6.5
+"""Width that a character of the texts takes at most, on average."""
 
 WIDEST: Final = 26.0
 """A bar is never wider: three runs are not three walls."""
@@ -79,7 +81,8 @@ def drawing(series: Series, *, width: int, most: int, name: str) -> str:
         *_bars(points, frame, series.unit),
         *_coming(series, frame),
         *_limit(points, frame),
-        *_expected(points, frame),
+        *_expected(points, frame, series.unit),
+        *_limit_said(points, frame, series.unit),
         *_dates(series, points, frame),
         "</svg>",
     ]
@@ -102,7 +105,7 @@ def described(series: Series) -> str:
     if last.expected is not None:
         said += f"; {last.expected:,.0f} {'forecast' if last.forecast else 'expected'}"
     if last.limit is not None:
-        said += f"; limit {last.limit:,.0f} ({last.rule})"
+        said += f"; limit {last.limit:,.0f} {series.unit} ({last.rule})"
     said += f"; {last.mark or 'successful'}."
     if series.coming:
         said += f" By the time column, {sum(series.coming):,} become eligible in the next {len(series.coming)} days."
@@ -119,25 +122,16 @@ def _as_points(series: Series) -> list[Point]:
 def _axis(frame: Frame, unit: str) -> Iterator[str]:
     kind = "logarithmic" if frame.scale.logarithmic else "linear"
     yield f'<text class="date" x="0" y="10">{unit} a run ({kind} scale)</text>'
-    for value in _ticks(frame.scale):
+    for value in frame.scale.ticks():
         y = frame.y(value)
         yield f'<line class="grid" x1="{LEFT}" x2="{frame.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="num" x="{LEFT - 6}" y="{y + 4:.1f}">{short(value)}</text>'
+        yield f'<text class="num" x="{LEFT - 6}" y="{y + 4:.1f}">{short(value, 2)}</text>'
     low = frame.floor
     yield f'<line class="axis" x1="{LEFT}" x2="{frame.width - RIGHT}" y1="{low:.1f}" y2="{low:.1f}"/>'
     if frame.scale.logarithmic:
         yield f'<text class="num" x="{LEFT - 6}" y="{low + 4:.1f}">{short(frame.scale.low)}</text>'
     else:
         yield f'<text class="num" x="{LEFT - 6}" y="{low + 4:.1f}">0</text>'
-
-
-def _ticks(scale: Scale) -> list[float]:
-    if not scale.logarithmic:
-        return [scale.top / 2, scale.top]
-    first = floor(log10(scale.low)) + 1
-    decades = [10.0**power for power in range(first, first + 16) if 10.0**power <= scale.top * 1.001]
-    near = scale.place(decades[-1]) if decades else 0.0
-    return decades if near > 0.9 else [*decades, scale.top]
 
 
 def _bars(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[str]:
@@ -195,11 +189,30 @@ def _limit(points: Sequence[Point], frame: Frame) -> Iterator[str]:
         yield f'<path class="limit" d="{path}"/>'
 
 
-def _expected(points: Sequence[Point], frame: Frame) -> Iterator[str]:
+def _limit_said(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[str]:
+    """Say the last run's limit beside its line: read off the axis it would be a guess."""
+    limit = points[-1].limit if points else None
+    if limit is None:
+        return
+    above = limit > frame.scale.top
+    said = f"limit {limit:,.0f} {unit}{', above this chart' if above else ''}"
+    y = (TOP if above else frame.y(limit)) - 4
+    right = frame.x(frame.runs)
+    # To the left of where it ends, unless the text would run into the axis.
+    fits = right - LEFT >= len(said) * CHARACTER
+    x, kind = (right, "said end") if fits else (LEFT + 4, "said")
+    yield f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{said}</text>'
+
+
+def _expected(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[str]:
     for place, point in enumerate(points):
         if point.expected:
             x = frame.x(place + 0.5)
-            yield f'<circle class="expected" cx="{x:.1f}" cy="{frame.y(point.expected):.1f}" r="2.5"/>'
+            tip = f"{point.expected:,.0f} {unit} {'forecast' if point.forecast else 'expected'}"
+            yield (
+                f'<circle class="expected" cx="{x:.1f}" cy="{frame.y(point.expected):.1f}" r="2.5">'
+                f"<title>{tip}</title></circle>"
+            )
 
 
 def _dates(series: Series, points: Sequence[Point], frame: Frame) -> Iterator[str]:

@@ -7,22 +7,35 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from textwrap import shorten
 
 from tabulate import tabulate
 
 from safedelete.cli.chart import chart, glyphs
 from safedelete.cli.document import item_document
-from safedelete.cli.look import accept, attention, pictures, planned, when
+from safedelete.cli.look import (
+    accept,
+    attention,
+    execute_command,
+    pictures,
+    planned,
+    run_command,
+    save_command,
+    sentences,
+    show_command,
+    when,
+)
+from safedelete.cli.proven import proofs, rehearsed
 from safedelete.cli.series import Series, series
 from safedelete.core.decision import Approval, Approved, Decision, Finding, Refused
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import Count, Plan, TargetPlan
 from safedelete.core.run import RunState
-from safedelete.core.say import refusing, sentence
+from safedelete.core.say import refusing
 from safedelete.core.status import Health
 from safedelete.ledger.prune import Pruned
 from safedelete.phases.parts import Progress, quiet
-from safedelete.ports import Notice, Proof, RunRecord, StoredBatch, Verdict
+from safedelete.ports import Notice, RunRecord, StoredBatch
 from safedelete.runner.context import APPROVAL_WINDOW
 from safedelete.runner.report import Report
 
@@ -30,21 +43,16 @@ SHOWN = 20
 """Items listed without --items: enough to recognise what is wrong."""
 
 
-def plan(report: Report, file: str = "FILE") -> str:
+def plan(report: Report, file: str | None = None) -> str:
     """Lay out a plan and its decision.
 
     Args:
         report: What ``wiring.plan`` returned.
-        file: The job file, quoted for a shell.
+        file: The job file, quoted for a shell; None where none was named.
     """
     assert report.plan is not None
     made = report.plan
-    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
-    for target in made.targets:
-        lines += [_target(target), ""]
-    lines += _charts(series(report.past, made, report.decision))
-    lines.append(decision(report.decision))
-    lines += _looked_at(made, report.decision, report.past)
+    lines = _planned(made, report.decision, report.past)
     if report.proofs:
         lines += ["", proofs(report)]
     lines += ["", "Nothing was deleted."]
@@ -54,43 +62,51 @@ def plan(report: Report, file: str = "FILE") -> str:
         if isinstance(report.decision, Refused):
             lines += accept(report.decision, report.run, file)
         else:
-            lines.append(f"To delete exactly this: safedelete execute {report.run} --file {file}")
+            lines.append(f"To delete exactly this: {execute_command(report.run, file)}")
     elif isinstance(report.decision, Refused):
-        lines.append(
-            "A plan that is not sealed cannot be approved: seal it with `plan --save`, or let `run` refuse it."
-        )
+        lines += [
+            "A plan that is not sealed cannot be approved. To seal one, for an approval within 24 hours:",
+            f"    {save_command(made.job, file)}",
+        ]
+    else:
+        lines.append(f"A run counts and decides anew: {run_command(made.job, file)}")
     return "\n".join(lines)
 
 
-def refusal(record: RunRecord, past: Sequence[RunRecord], file: str = "FILE") -> str:
+def _planned(made: Plan, decided: Decision | None, past: Sequence[RunRecord]) -> list[str]:
+    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
+    for target in made.targets:
+        lines += [_target(target), ""]
+    lines += _charts(series(past, made, decided))
+    return [*lines, decision(decided), *_looked_at(made, decided, past)]
+
+
+def refusal(record: RunRecord, past: Sequence[RunRecord], file: str | None = None) -> str:
     """Lay out a run that the guard refused: the plan, why, what to look at, and how to accept it.
 
     Args:
         record: The refused run.
         past: The runs before it, newest first.
-        file: The job file, quoted for a shell.
+        file: The job file, quoted for a shell; None where none was named.
     """
-    made = record.plan
-    if made is None:
+    if record.plan is None:
         return ""
-    lines = [f"{made.job}: plan as of {when(made.as_of)}", ""]
-    for target in made.targets:
-        lines += [_target(target), ""]
-    lines += _charts(series(past, made, record.decision))
-    lines.append(decision(record.decision))
-    lines += _looked_at(made, record.decision, past)
-    lines += ["", "Nothing was deleted."]
+    lines = [*_planned(record.plan, record.decision, past), "", "Nothing was deleted."]
     if isinstance(record.decision, Refused):
         lines += accept(record.decision, record.run, file)
     return "\n".join(lines)
 
 
-def result(report: Report, file: str = "FILE") -> str:
-    """Lay out how a run ended."""
+def result(report: Report, file: str | None = None) -> str:
+    """Lay out how a run ended.
+
+    Args:
+        report: The run's; of a dry run, it has no state.
+        file: The job file, quoted for a shell; None where none was named.
+    """
     if report.state is None:
-        if report.plan is None:
-            return report.message
-        return plan(report, file)
+        said = report.message if report.plan is None else plan(report, file)
+        return f"{said}\n\n{rehearsed(report, file)}"
     lines = [f"{report.job}: {report.state.value}{' (resumed)' if report.resumed else ''}. {report.message}"]
     if report.tally:
         lines += ["", _tallies(report.tally.items(), report.kind)]
@@ -100,7 +116,7 @@ def result(report: Report, file: str = "FILE") -> str:
     if report.sealed_bytes:
         lines += ["", f"Its sealed keys take {report.sealed_bytes:,} bytes in the ledger."]
     if report.run is not None:
-        lines += ["", f"Run {report.run}; `safedelete show {report.run}` tells it again."]
+        lines += ["", f"Run {report.run}; `{show_command(report.run, file)}` tells it again."]
     return "\n".join(lines)
 
 
@@ -109,12 +125,7 @@ def decision(made: Decision | None) -> str:
     if made is None:
         return ""
     lines = [f"Guard: {_verdict(made)}."]
-    kinds = {target.name: target.kind for target in made.plan.targets}
-    for measure in made.measures:
-        kind = kinds.get(measure.target, "rows")
-        items = measure.measure == "items"
-        said = sentence(measure, unit=kind if items else None, of="table" if kind == "rows" else "prefix")
-        lines.append(f"  {measure.target}: {said}")
+    lines += [f"  {measure.target}: {said}" for measure, said in sentences(made)]
     lines += [finding(one) for one in made.findings]
     if isinstance(made, Approved) and made.approval is not None:
         lines.append(
@@ -140,12 +151,12 @@ def taught(approval: Approval) -> str:
     }[approval.teaches]
 
 
-def approval(made: Approval, file: str) -> str:
+def approval(made: Approval, file: str | None) -> str:
     """Say that a refused plan is accepted, and how it is executed."""
     return (
         f"Run {made.run} is approved once, until {made.expires_at:%Y-%m-%d %H:%M} UTC, by {made.who}.\n"
         f"Accepted: {', '.join(made.codes)}. {taught(made)} Nothing was deleted.\n"
-        f"To execute exactly what was sealed: safedelete execute {made.run} --file {file}"
+        f"To execute exactly what was sealed: {execute_command(made.run, file)}"
     )
 
 
@@ -153,18 +164,11 @@ def _why(record: RunRecord) -> str:
     """Say in a few words why a run ended as it did, and who had accepted it."""
     made = record.decision
     if isinstance(made, Approved) and made.approval is not None:
-        return f"accepted by {made.approval.who}: {made.approval.reason}; {record.reason}"
+        accepted = f"accepted by {made.approval.who}: {made.approval.reason}"
+        return f"{accepted}; {record.reason}" if record.reason else accepted
     if isinstance(made, Refused):
         return f"{refusing(made)} {record.reason}".strip()
     return record.reason
-
-
-def proofs(report: Report) -> str:
-    """List what was proven."""
-    rows = [[_mark(proof), proof.subject, proof.detail] for proof in report.proofs]
-    table = tabulate(rows, headers=["", f"{report.job}: permission", "answer"], tablefmt="simple")
-    missing = [proof.remedy for proof in report.proofs if proof.stops and proof.remedy]
-    return table + ("\nMissing:\n" + "\n".join(f"  {m}" for m in dict.fromkeys(missing)) if missing else "")
 
 
 def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
@@ -189,7 +193,7 @@ def history(job: str, records: Sequence[RunRecord], *, limit: int) -> str:
                 planned(record),
                 total.deleted if record.tally else "",
                 total.failed + total.unknown if record.tally else "",
-                _why(record)[:60],
+                shorten(_why(record), 60, placeholder=" ..."),
             ]
         )
     done = "processed" if records[0].kind == "job" else "deleted"
@@ -237,7 +241,7 @@ def run(
     record: RunRecord,
     approval: Approval | None,
     past: Sequence[RunRecord] = (),
-    file: str = "FILE",
+    file: str | None = None,
     now: datetime | None = None,
 ) -> str:
     """Lay out one recorded run, as it was decided then.
@@ -246,8 +250,8 @@ def run(
         record: The run.
         approval: Its approval.
         past: The runs before it, newest first.
-        file: The job file, quoted for a shell.
-        now: The instant, aware; without it, a refused run is taken to be young enough to be accepted.
+        file: The job file, quoted for a shell; None where none was named.
+        now: The instant, aware; without it, a run that waits is taken to be young enough to be executed.
     """
     lines = [
         f"Run {record.run} of {record.job}: {record.state.value}",
@@ -274,16 +278,29 @@ def run(
         lines += ["", _tallies(record.tally.items(), record.kind)]
     if record.sealed_bytes:
         lines.append(f"Its sealed keys take {record.sealed_bytes:,} bytes in the ledger.")
-    if record.state is RunState.REFUSED and isinstance(record.decision, Refused):
-        lines += ["", "Nothing was deleted."]
-        if now is not None and now >= record.started_at + APPROVAL_WINDOW:
-            lines.append("It waited for an approval for 24 hours, and that is over: plan again.")
-        else:
-            lines += accept(record.decision, record.run, file)
-    return "\n".join(lines)
+    return "\n".join(lines + _waits(record, approval, file, now))
 
 
-def items(record: RunRecord, batches: Iterator[StoredBatch], *, everything: bool) -> Iterator[str]:
+def _waits(record: RunRecord, approval: Approval | None, file: str | None, now: datetime | None) -> list[str]:
+    """Say what can still be done with a plan that was laid aside; of any other run there is nothing to say."""
+    if record.state not in {RunState.PENDING, RunState.REFUSED, RunState.EXPIRED} or record.decision is None:
+        return []
+    lines = ["", "Nothing was deleted."]
+    refused = isinstance(record.decision, Refused)
+    over = now is not None and now >= record.started_at + APPROVAL_WINDOW
+    if over or record.state is RunState.EXPIRED:
+        waited = "an approval" if refused and approval is None else "its execution"
+        lines.append(f"It waited for {waited} for 24 hours, and that is over. To plan again:")
+        return [*lines, f"    {save_command(record.job, file)}"]
+    approved = approval is not None and (now is None or now < approval.expires_at)
+    if refused and not approved:
+        return lines + accept(record.decision, record.run, file)
+    return [*lines, f"To execute exactly what was sealed: {execute_command(record.run, file)}"]
+
+
+def items(
+    record: RunRecord, batches: Iterator[StoredBatch], file: str | None = None, *, everything: bool
+) -> Iterator[str]:
     """List sealed items with what became of them; those that were not deleted unless ``everything``."""
     listed = 0
     for stored in batches:
@@ -292,7 +309,7 @@ def items(record: RunRecord, batches: Iterator[StoredBatch], *, everything: bool
                 continue
             listed += 1
             if not everything and listed > SHOWN:
-                yield f"... and more; `safedelete show {record.run} --items` lists every item."
+                yield f"... and more; `{show_command(record.run, file, items=True)}` lists every item."
                 return
             key = ", ".join(str(part) for part in item["key"])
             objects = " ".join(item["objects"])
@@ -356,7 +373,7 @@ def _target(target: TargetPlan) -> str:
     rows.append(["where", target.statement])
     rows += [[f"  :{name}", value] for name, value in target.parameters.items()]
     if target.first:
-        rows.append(["first .. last", f"{target.first} .. {target.last}"])
+        rows += [["first", target.first], ["last", target.last]]
     rows += [["for example", one] for one in target.sample if one not in (target.first, target.last)]
     rows += [["note", note] for note in target.notes]
     return f"{target.name}\n" + tabulate(rows, tablefmt="plain", disable_numparse=True)
@@ -377,15 +394,6 @@ def _tallies(tallies: Iterable[tuple[str, Tally]], kind: str) -> str:
     ]
     headers = ["target", "deleted", "gone", "changed", "blocked", "failed", "unknown", "sum"]
     return tabulate(rows, headers=headers, tablefmt="simple", intfmt=",")
-
-
-def _mark(proof: Proof) -> str:
-    return {
-        Verdict.ALLOWED: "ok",
-        Verdict.DENIED: "DENIED",
-        Verdict.UNKNOWN: "UNKNOWN",
-        Verdict.ADVICE: "advice",
-    }[proof.verdict]
 
 
 def _count(count: Count) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from safedelete.cli.page import page, write_page
+from safedelete.core.decision import Finding
+from safedelete.core.outcome import Tally
+from safedelete.core.plan import AgeProfile
 from safedelete.core.run import RunState
 from safedelete.core.say import sentence
 from safedelete.errors import ConfigError
@@ -71,6 +74,111 @@ def test_whatever_a_name_or_a_reason_holds_is_shown_and_not_obeyed() -> None:
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#x27;&amp;") >= 5
+
+
+def test_what_a_finding_says_of_a_key_is_shown_and_not_obeyed() -> None:
+    refused = nights(40, surge_at=39)[0]
+    assert refused.decision is not None
+    measure = replace(refused.decision.measures[0], target=EVIL, rule=EVIL)
+    found = Finding(
+        code=EVIL, severity="refuse", message=f"s3://acme/up/{EVIL} may mean an object.", hint=EVIL
+    )
+    record = replace(
+        refused, decision=replace(refused.decision, measures=(measure,), findings=(found,)), reason=EVIL
+    )
+    text = page([("uploads", [record])], AT)
+    assert "<script" not in text
+    assert "<img" not in text
+    shown = "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#x27;&amp;"
+    assert f"s3://acme/up/{shown}" in text, "the message"
+    assert f"<code>{shown}" in text, "the code"
+    assert f"<li>{shown}" in text, "the target"
+
+
+def tables(text: str) -> dict[str, list[dict[str, str]]]:
+    """Every table's rows by the words of its caption, each cell by its heading."""
+    found = {}
+    for table in re.findall(r"<table>.*?</table>", text, flags=re.DOTALL):
+        root = ET.fromstring(table)
+        heads = ["".join(cell.itertext()) for cell in root.iter("th")]
+        rows = [["".join(cell.itertext()) for cell in row.iter("td")] for row in root.iter("tr")]
+        caption = "".join(next(root.iter("caption")).itertext())
+        found[caption] = [dict(zip(heads, row, strict=True)) for row in rows if row]
+    return found
+
+
+def test_each_column_of_the_numbers_holds_what_its_heading_says() -> None:
+    surge = nights(40, surge_at=39)[0]
+    assert surge.decision is not None
+    assert surge.plan is not None
+    measure = replace(
+        surge.decision.measures[0], expected=4_321.0, forecast=4_321.0, limit=7_654.0, rule="spread"
+    )
+    record = replace(surge, decision=replace(surge.decision, measures=(measure,)))
+    found = tables(page([("login-events", [record])], AT))
+    assert found["login_events: rows found by each run, newest first"] == [
+        {
+            "run at": f"{surge.plan.as_of:%Y-%m-%d %H:%M}",
+            "state": "refused",
+            "rows": "48,210",
+            "expected": "4,321 (forecast)",
+            "limit": "7,654",
+            "set by": "spread",
+        }
+    ]
+
+
+def test_each_column_of_the_runs_holds_what_its_heading_says() -> None:
+    record = nights(2)[0]
+    record = replace(
+        record,
+        started_at=datetime(2026, 7, 9, 3, 15, tzinfo=UTC),
+        state=RunState.FAILED,
+        tally={"login_events": Tally(deleted=11, failed=5, unknown=2, changed=700)},
+        reason="5 item(s) failed.",
+    )
+    assert record.plan is not None
+    record = replace(record, plan=plan_of(1, 1_234))
+    found = tables(page([("login-events", [record])], AT))
+    assert found["1 run, newest first"] == [
+        {
+            "started": "2026-07-09 03:15",
+            "state": "failed",
+            "planned": "1,234",
+            "deleted": "11",
+            "failed": "7",
+            "why": "5 item(s) failed.",
+            "run": record.run,
+        }
+    ]
+    assert (
+        "processed"
+        in tables(page([("x", [replace(record, kind="job", plan=None)])], AT))["1 run, newest first"][0]
+    )
+
+
+def test_each_day_to_come_has_its_count() -> None:
+    newest = nights(40)[0]
+    assert newest.plan is not None
+    ages = newest.plan.targets[0].ages
+    assert isinstance(ages, AgeProfile)
+    (caption,) = [c for c in tables(page(jobs()[2:3], AT)) if "becoming eligible after" in c]
+    assert caption.startswith("login_events: rows becoming eligible after 2026-06-01 03:15:00Z")
+    days = tables(page([("login-events", [newest])], AT))
+    (rows,) = [rows for caption, rows in days.items() if "becoming eligible" in caption]
+    assert rows == [{"day": str(day + 1), "rows": f"{dict(ages.days)[day]:,}"} for day in range(14)]
+
+
+def test_a_share_of_a_prefix_is_not_called_one_of_a_table() -> None:
+    record = nights(40, surge_at=39)[0]
+    assert record.decision is not None
+    plan = record.decision.plan
+    plan = replace(plan, targets=(replace(plan.targets[0], name="s3://acme/tmp/", kind="objects"),))
+    measure = replace(record.decision.measures[0], target="s3://acme/tmp/", share=0.25)
+    record = replace(record, plan=plan, decision=replace(record.decision, plan=plan, measures=(measure,)))
+    text = page([("tmp", [record])], AT)
+    assert "48,210 objects (25.0% of the prefix)" in text
+    assert "of the table" not in text
 
 
 def test_nothing_in_it_points_outside() -> None:

@@ -91,7 +91,7 @@ def test_show_tells_a_refusal_again_after_its_window_has_ended(world: World, sur
 def test_a_plan_that_was_not_sealed_offers_no_approval(world: World, surged: Path) -> None:
     said = world.cli("plan", surged, expect=3).out
     assert "safedelete approve" not in said
-    assert "seal it with `plan --save`" in said
+    assert f"safedelete plan '{surged}' expired-uploads --save" in said
     saved = world.cli("plan", surged, "--save", expect=3).out
     assert f"--file '{surged}' --reason" in saved
 
@@ -149,3 +149,51 @@ def test_execute_says_how_to_accept_a_plan_that_nobody_has_approved(world: World
     denied = world.cli("execute", run, "--file", surged, expect=3)
     assert f"safedelete approve {run} --file '{surged}' --reason" in denied.err
     assert "FILE" not in denied.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            ("uploads.c.hold.is_(False), ", ""),
+            """uploads: the predicate was uploads.expires_at < ? AND uploads.hold IS 0
+        uploads: the predicate is  uploads.expires_at < ?""",
+        ),
+        (
+            ("past(uploads.c.expires_at)", "older_than(uploads.c.expires_at, days=3)"),
+            "uploads: the retention was 0 days, is 3 days",
+        ),
+        (
+            ("timeout=timedelta(minutes=10),", "timeout=timedelta(minutes=10), per_run=7,"),
+            "per_run was none, is 7",
+        ),
+        (("uploads.c.s3_key)", "uploads.c.s3_key, shared=True)"), "read the same; the owned keys, mode="),
+    ],
+    ids=["predicate", "retention", "portion", "owned keys"],
+)
+def test_execute_says_what_the_job_file_says_otherwise_than_the_sealed_plan(
+    world: World, surged: Path, change: tuple[str, str], says: str
+) -> None:
+    run = command(world.cli("run", surged, expect=3))[1]
+    world.cli("approve", run, "--file", surged, "--reason", "meant", expect=0)
+    before = world.rows()
+    other = surged.with_name("other.py")
+    text = surged.read_text().replace("import Guard, ", "import older_than, Guard, ")
+    other.write_text(text.replace(*change))
+    assert other.read_text() != text
+    stale = world.cli("execute", run, "--file", other, expect=3)
+    assert "The job file does not say what it said when the plan was sealed:" in stale.said
+    assert says in stale.said
+    assert "Plan again, or execute it with the" in stale.said
+    assert world.rows() == before
+    world.cli("execute", run, "--file", surged, expect=0)
+
+
+def test_a_plan_that_is_stale_for_another_reason_is_not_blamed_on_the_job_file(
+    world: World, surged: Path
+) -> None:
+    run = command(world.cli("run", surged, expect=3))[1]
+    world.cli("approve", run, "--file", surged, "--reason", "meant", expect=0)
+    world.cli("execute", run, "--file", surged, expect=0)
+    again = world.cli("execute", run, "--file", surged, expect=3)
+    assert "does not say what it said" not in again.said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import typer.main
 
 import safedelete
 from safedelete.cli.app import app
+from safedelete.core import look, volume
+from safedelete.core.decision import Measure
 from safedelete.core.event import (
     METRICS,
     SERIES_CRASHED_AT,
@@ -24,11 +28,13 @@ from safedelete.core.findings import FINDINGS
 from safedelete.core.lint import RULES
 from safedelete.core.outcome import Outcome
 from safedelete.core.run import RunState
+from safedelete.core.volume import Usual
 from safedelete.deploy.ecs_spec import Ecs
 from safedelete.deploy.spec import Grants, Prometheus, Spec, Systemd
 from safedelete.errors import ExitCode
 from safedelete.metrics.parse import KNOWN
 from safedelete.wiring import Settings
+from tests.cli.runs import nights
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EVERY = {**FINDINGS, **RULES}
@@ -95,6 +101,44 @@ def test_every_finding_has_its_section_with_the_words_of_the_table() -> None:
         assert ("cannot be approved" in body) == (
             not kind.acceptable or "cannot be approved" in kind.action
         ), code
+
+
+def rules() -> set[str]:
+    """Every word for a rule that sets a limit, wherever the core writes one: beside its number, or as ``rule``."""
+    found = {measure.rule for measure in (Measure(target="", measure="", tonight=None),)} | {Usual().rule}
+    for module in (look, volume):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            values: list[ast.expr] = []
+            if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+                # Constants alone: pairs of words are other things.
+                values = [] if isinstance(node.elts[0], ast.Constant) else [node.elts[1]]
+            elif isinstance(node, ast.Call):
+                values = [keyword.value for keyword in node.keywords if keyword.arg == "rule"]
+                if isinstance(node.func, ast.Name) and node.func.id == "_Bound":
+                    values.append(node.args[1])
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "rule":
+                values = [node.value]
+            for value in values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found.add(value.value)
+                elif isinstance(value, ast.JoinedStr) and isinstance(value.values[0], ast.Constant):
+                    found.add(f"{value.values[0].value}…")
+    return found - {""}
+
+
+def test_every_rule_that_sets_a_limit_is_explained_and_no_other() -> None:
+    section = page("how-to/read-the-chart.md").partition("## What set the limit")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
+    assert len(documented) == len(set(documented))
+    assert set(documented) == rules()
+
+
+def test_the_rules_of_real_nights_are_among_those_explained() -> None:
+    spoken = {m.rule for r in nights(90, surge_at=70) if r.decision for m in r.decision.measures}
+    assert len(spoken) >= 2
+    for rule in spoken:
+        head, comma, tail = rule.partition(", ")
+        assert {f"{head}, …", tail} <= rules() if comma else rule in rules()
 
 
 def test_every_state_and_outcome_is_documented() -> None:

@@ -13,7 +13,7 @@ import typer.main
 
 import safedelete
 from safedelete.cli.app import app
-from safedelete.core import look, volume
+from safedelete.core import fixed, look, volume
 from safedelete.core.decision import Measure
 from safedelete.core.event import (
     METRICS,
@@ -106,8 +106,8 @@ def test_every_finding_has_its_section_with_the_words_of_the_table() -> None:
 def rules() -> set[str]:
     """Every word for a rule that sets a limit, wherever the core writes one: beside its number, or as ``rule``."""
     found = {measure.rule for measure in (Measure(target="", measure="", tonight=None),)} | {Usual().rule}
-    for module in (look, volume):
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
+    for source in (look, volume, fixed.ceilings):
+        for node in ast.walk(ast.parse(inspect.getsource(source))):
             values: list[ast.expr] = []
             if isinstance(node, ast.Tuple) and len(node.elts) == 2:
                 # Constants alone: pairs of words are other things.
@@ -117,7 +117,8 @@ def rules() -> set[str]:
                 if isinstance(node.func, ast.Name) and node.func.id == "_Bound":
                     values.append(node.args[1])
             elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "rule":
-                values = [node.value]
+                chosen = node.value
+                values = [chosen.body, chosen.orelse] if isinstance(chosen, ast.IfExp) else [chosen]
             for value in values:
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     found.add(value.value)

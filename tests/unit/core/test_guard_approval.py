@@ -49,6 +49,7 @@ def test_accepted_plan_is_approved_with_its_findings_still_on_it() -> None:
 def test_every_limit_but_the_accepted_one_is_checked_again() -> None:
     decision = look(SURGE, HISTORY, Guard(max_items=4000), approval=approval("SD201"))
     assert codes(decision) == ["SD101", "SD201"]
+    assert codes(decision, "warn") == [], "the approval says nothing of SD101"
     assert not approved(decision)
     both = approval("SD201", Acceptance(code="SD101", target="events", limit=4000))
     assert approved(look(SURGE, HISTORY, Guard(max_items=4000), approval=both))
@@ -70,6 +71,8 @@ def test_an_approval_holds_for_its_target_and_no_tighter_a_limit(accepted: Accep
     decision = look(SURGE, HISTORY, Guard(max_items=4000), approval=given)
     assert approved(decision) is passes
     assert ("SD307" in codes(decision, "warn")) is not passes
+    if not passes:
+        assert "accepts SD101, but not on events as it is now" in the(decision, "SD307").message
 
 
 def test_an_approval_of_a_wrong_clock_is_for_the_runs_that_were_shown() -> None:
@@ -80,7 +83,9 @@ def test_an_approval_of_a_wrong_clock_is_for_the_runs_that_were_shown() -> None:
     assert approved(look(tonight, [*HISTORY, *ahead], approval=approval(seen)))
     assert approved(look(tonight, [*HISTORY, ahead[0]], approval=approval(seen))), "fewer than were shown"
     one = Acceptance(code="SD112", limit=ahead[0].run)
-    assert codes(look(tonight, [*HISTORY, *ahead], approval=approval(one))) == ["SD112"]
+    more = look(tonight, [*HISTORY, *ahead], approval=approval(one))
+    assert codes(more) == ["SD112"]
+    assert "accepts SD112, but not as it is now" in the(more, "SD307").message
 
 
 def test_what_is_found_is_accepted_as_it_is_found_and_no_wider() -> None:

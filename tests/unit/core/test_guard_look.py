@@ -227,6 +227,15 @@ def test_creep_needs_a_month_between_then_and_now(apart: float, told: bool) -> N
     assert ("SD302" in codes(look(plan(90 * apart, 900), history), "warn")) is told
 
 
+@pytest.mark.parametrize(("since", "told"), [(30.0, True), (29.99, False)])
+def test_a_month_between_then_and_now_is_thirty_days_inclusive(since: float, told: bool) -> None:
+    old = [ran(plan(i * 0.5, 100)) for i in range(30)]
+    between = [ran(plan(14.5 + i * 0.6, 100)) for i in range(1, 47)]
+    new = [ran(plan(14.5 + since + i, 900)) for i in range(14)]
+    tonight = plan(14.5 + since + 14, 900)
+    assert ("SD302" in codes(look(tonight, [*old, *between, *new]), "warn")) is told
+
+
 def test_one_offs_are_no_creep() -> None:
     once = [ran(plan(76 + i, 900), teaches=0) for i in range(14)]
     assert "SD302" not in codes(look(plan(90, 100), nightly([100] * 90, first=-14) + once), "warn")

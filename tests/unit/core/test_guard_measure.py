@@ -78,6 +78,16 @@ def test_a_cascade_above_max_items_says_stop_and_so_does_a_plan_that_is_refused_
     assert (measure(other).verdict, measure(other, "cascade").verdict) == ("stop", "ok")
 
 
+def test_what_a_target_is_refused_for_is_told_by_its_items_alone() -> None:
+    history = nightly([100] * 30, objects=200, bytes=1_000)
+    decision = look(plan(30, 100, objects=200, bytes=1_000), history, Guard(max_items=99))
+    assert {m.measure: m.verdict for m in decision.measures} == {
+        "items": "stop",
+        "objects": "ok",
+        "bytes": "ok",
+    }
+
+
 def test_the_limit_on_bytes_that_is_said_is_the_lower() -> None:
     history = nightly([100] * 30, bytes=1_000)
     assert (

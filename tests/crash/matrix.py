@@ -165,8 +165,8 @@ class Tried(NamedTuple):
         said = ", ".join(f"{count:,} with {status}" for status, count in sorted(ends.items()))
         survived = sum(not case.broken for case in self.cases)
         return (
-            f"{survived:,} of {len(self.cases):,} points survived; killed {killed:,} times, and the runs that were left "
-            f"alone ended: {said or 'none'}"
+            f"{survived:,} of {len(self.cases):,} points survived"
+            f"{f'; {killed:,} runs were killed' if killed else ''}; the others ended: {said or 'none'}"
         )
 
 

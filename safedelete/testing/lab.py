@@ -43,6 +43,7 @@ from safedelete.runner.report import Report
 from safedelete.sql.engine import Database
 from safedelete.testing.memory.clock import START
 from safedelete.testing.mortal import Mortal
+from safedelete.testing.scratch import make_tables, metadata_of, versioned
 from safedelete.testing.strict_s3 import StrictS3
 from safedelete.wiring.connect import buckets_of, context_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -181,10 +182,9 @@ class Lab(Mortal):
 
     def _make(self) -> None:
         self._want_nothing()
-        for metadata in self.metadata:
-            metadata.create_all(self._hand)
+        make_tables(self._hand, self.metadata)
         for bucket in buckets_of(self.declared):
-            self.store.create_bucket(bucket, versioned=bucket in _versioned(self.declared))
+            self.store.create_bucket(bucket, versioned=bucket in versioned(self.declared))
         create(self._hand, lease.metadata)
         database = Database(self.url)
         try:
@@ -301,7 +301,7 @@ class Lab(Mortal):
         )
         if self._process is None:
             # Kept for the next run: a database that is opened anew has to make up its statements anew.
-            self._process = database = Database(self.url)
+            self._process = database = _Dated(self.url, self.clock)
             self._watch(database.engine)
         opened = self._process, SqlLedger(self._process.engine, self._process.identity)
         mine = self.bound(purge)
@@ -360,38 +360,17 @@ class Lab(Mortal):
             process.dispose()
 
 
+class _Dated(Database):
+    """A database of the lab's date: a server's own clock would be found to be months away from it."""
+
+    def __init__(self, url: str, clock: LabClock) -> None:
+        super().__init__(url)
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Return the lab's date."""
+        return self._clock.now()
+
+
 def _foreign_keys(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def metadata_of(purges: Sequence[Purge], given: MetaData | Sequence[MetaData] | None) -> tuple[MetaData, ...]:
-    """Return the metadata given, or those that the purges' tables belong to."""
-    if isinstance(given, MetaData):
-        return (given,)
-    if given is not None:
-        return tuple(given)
-    found: dict[MetaData, None] = {}
-    for purge in purges:
-        for target in purge.targets:
-            for table in tables_of(target):
-                found[table.metadata] = None
-    return tuple(found)
-
-
-def tables_of(target: object) -> list[Table]:
-    """Return the tables that a target reads: the one it deletes from, or those whose columns name what it keeps."""
-    if isinstance(target, Rows):
-        return [target.table]
-    if isinstance(target, S3Orphans):
-        froms = [f for column in target.columns for f in select(column).get_final_froms()]
-        return [f for f in froms if isinstance(f, Table)]
-    return []
-
-
-def _versioned(purges: Sequence[Purge]) -> set[str]:
-    found: set[str] = set()
-    for purge in purges:
-        for target in purge.targets:
-            places = target.owns if isinstance(target, Rows) else (target,)
-            found |= {place.bucket for place in places if place.mode is not None}
-    return found

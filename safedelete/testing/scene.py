@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from safedelete.declare import Purge, Rows, S3Orphans, S3Prefix
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError
-from safedelete.testing.lab import Lab, metadata_of
+from safedelete.testing.lab import Lab
+from safedelete.testing.scratch import metadata_of
 from safedelete.testing.strict_s3 import Kept
 
 ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)

@@ -33,6 +33,9 @@ STATUS: Final = {
 Denied = Callable[[str, str], bool]
 """Whether deleting a key of a bucket is denied."""
 
+Hidden = Callable[[str, str], None]
+"""Told of the bucket and the key that a delete marker was put on top of."""
+
 
 class Done(NamedTuple):
     """What became of one entry: an error's code, or what the answer says of a deletion."""
@@ -62,10 +65,14 @@ def refused(request: Request) -> Answer | None:
     return None
 
 
-def delete_one(backend: Any, request: Request, refuse: Mapping[str, str], denied: Denied) -> Answer:
+def delete_one(
+    backend: Any, request: Request, refuse: Mapping[str, str], denied: Denied, hidden: Hidden
+) -> Answer:
     """Answer DeleteObject. Deletes from moto's bucket."""
     entry = Entry(request.key, request.query.get("versionId"), request.headers.get("if-match"))
     done = _delete(backend, request, entry, refuse, denied)
+    if done.marker and entry.version is None:
+        hidden(request.bucket, entry.key)
     if done.code is not None:
         code = "InvalidArgument" if done.code == "NoSuchVersion" else done.code
         return error(STATUS.get(code, 403), code)
@@ -73,12 +80,16 @@ def delete_one(backend: Any, request: Request, refuse: Mapping[str, str], denied
     return Answer(204, headers=headers | ({"x-amz-delete-marker": "true"} if done.marker else {}))
 
 
-def delete_many(backend: Any, request: Request, refuse: Mapping[str, str], denied: Denied) -> Answer:
+def delete_many(
+    backend: Any, request: Request, refuse: Mapping[str, str], denied: Denied, hidden: Hidden
+) -> Answer:
     """Answer DeleteObjects, entry by entry. Deletes from moto's bucket."""
     quiet = b"<Quiet>true</Quiet>" in request.body
     parts = [f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult xmlns="{NAMESPACE}">']
     for entry in request.entries:
         done = _delete(backend, request, entry, refuse, denied)
+        if done.marker and entry.version is None:
+            hidden(request.bucket, entry.key)
         named = f"<Key>{escaped(entry.key)}</Key>" + _tag("VersionId", entry.version)
         if done.code is not None:
             parts.append(f"<Error>{named}<Code>{done.code}</Code><Message>{done.code}</Message></Error>")

@@ -7,7 +7,7 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -197,7 +197,7 @@ class StrictS3(Scripted):
         stored = self._backend().put_object(bucket, key, body, storage=storage_class)
         if size is not None:
             stored.contentsize = size
-        self._dated(stored, modified)
+        self._date(bucket, key, modified)
         return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
     def keys(self, bucket: str) -> set[str]:
@@ -284,10 +284,14 @@ class StrictS3(Scripted):
             if request.operation in ("DeleteObject", "DeleteObjects"):
                 return error(404, "NoSuchBucket")
         elif request.operation == "DeleteObjects":
-            return delete_many(self._backend(), request, refuse, self._denies)
+            return delete_many(self._backend(), request, refuse, self._denies, self._hidden)
         elif request.method == "DELETE" and request.key and _about_the_object(request):
-            return delete_one(self._backend(), request, refuse, self._denies)
+            return delete_one(self._backend(), request, refuse, self._denies, self._hidden)
         return self._moto(request)
+
+    def _hidden(self, bucket: str, key: str) -> None:
+        """Date the delete marker that was put on top of a key."""
+        self._date(bucket, key, None)
 
     def _moto(self, request: Request) -> Answer:
         from botocore.awsrequest import AWSPreparedRequest
@@ -302,7 +306,7 @@ class StrictS3(Scripted):
         assert found is not None, f"moto does not know {request.method} {url}"
         status, headers, body = found
         if request.operation in _WRITES and request.method in ("PUT", "POST") and status == 200:
-            self._dated(self._backend().buckets[request.bucket].keys.get(request.key), None)
+            self._date(request.bucket, request.key, None)
         return Answer(
             int(status),
             body.encode() if isinstance(body, str) else bytes(body),
@@ -312,10 +316,17 @@ class StrictS3(Scripted):
     def _denies(self, bucket: str, key: str) -> bool:
         return (bucket, key) in self._denied
 
-    def _dated(self, stored: Any, modified: datetime | None) -> None:
+    def _date(self, bucket: str, key: str, modified: datetime | None) -> None:
+        """Date what was written last under a key."""
         instant = modified or (self._now() if self._now is not None else None)
-        if stored is not None and instant is not None:
-            stored.last_modified = instant.astimezone(UTC).replace(tzinfo=None)
+        written = self._backend().buckets[bucket].keys.getlist(key, [])
+        if instant is None or not written:
+            return
+        moment = instant.astimezone(UTC).replace(tzinfo=None)
+        # moto lists by date, and calls the oldest of one date the latest. No answer tells as little as this apart.
+        while any(earlier.last_modified == moment for earlier in written[:-1]):
+            moment += timedelta(microseconds=1)
+        written[-1].last_modified = moment
 
     def _backend(self) -> Any:
         from moto.s3.models import s3_backends

@@ -30,6 +30,14 @@ ODD: Final = (
 )
 """Keys whose like have made object stores delete something else, or nothing; the plainest first."""
 
+_POSTGRESQL: Final = {
+    "INET": "192.0.2.1",
+    "CIDR": "192.0.2.0/24",
+    "MACADDR": "02:00:00:00:00:01",
+    "TSVECTOR": "",
+}
+"""Values of types that have no kind among SQLAlchemy's own."""
+
 _LIKE: Final = (
     operators.like_op,
     operators.ilike_op,
@@ -234,8 +242,11 @@ def _plain(column: Column[Any], number: int, single: bool) -> st.SearchStrategy[
         (types.LargeBinary, st.just(str(number).encode()) if single else st.sampled_from([b"", b"\x00"])),
         (types.Interval, st.just(timedelta(seconds=number))),
         (types.JSON, st.just({})),
+        (types.ARRAY, st.just([])),
         (types.Time, st.just(time(3, 15))),
     ]
+    if not single and kind.__visit_name__ in _POSTGRESQL:
+        return st.just(_POSTGRESQL[kind.__visit_name__])
     if isinstance(kind, types.Enum):
         members = list(kind.enum_class) if kind.enum_class is not None else list(kind.enums)
         assert all(isinstance(member, (str, enum.Enum)) for member in members)

@@ -2,9 +2,10 @@
 
     python -m tests.bench.mutants [guard look fixed lookahead volume baseline creep]
 
-Each mutant changes one comparison, operator, constant or condition of one module, in a forked process that runs the
-guard's tests (without the properties, which are slow and would hide what the tables miss) until the first failure.
-Prints the survivors with their lines. Run by hand; the survivors are explained in docs/explanation/guard.md.
+Each mutant changes one comparison, operator, constant or condition of one module, or drops one operand of an ``and`` or
+``or``, in a forked process that runs the guard's tests (without the properties, which are slow and would hide what the
+tables miss) until the first failure. Prints the survivors with their lines. Run by hand; the survivors are explained in
+docs/explanation/guard.md.
 
 Left alone is what says nothing about a decision: type hints, what a message prints as it is, and the flags in ``SAFE``.
 """
@@ -70,6 +71,10 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         case ast.BoolOp():
             new.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
             yield f"{type(node.op).__name__} -> {type(new.op).__name__}", new
+            for place, dropped in enumerate(node.values):
+                rest = [value for value in node.values if value is not dropped]
+                left = ast.BoolOp(node.op, rest) if len(rest) > 1 else rest[0]
+                yield f"{ast.unparse(dropped)!r} dropped, operand {place + 1}", copy.deepcopy(left)
         case ast.UnaryOp() if isinstance(node.op, ast.Not):
             yield "not dropped", new.operand
         case ast.IfExp():

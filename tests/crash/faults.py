@@ -17,12 +17,13 @@ from safedelete.ledger import tables
 from safedelete.locks import lease
 from safedelete.testing.servers.faults import refusing
 from tests.crash.matrix import Case, Start
+from tests.crash.promises import lost_versions
 from tests.crash.world import Lab, Place, Stores, named_items
 from tests.servers.proxy import Mode, Proxy
 
 TWO = Start("rows and two objects each")
-HURRY = "two objects each, in a hurry"
-"""The same definition, with a deadline of seconds."""
+STRUCK = (TWO, Start("versioned objects"), Start("versioned prefix"))
+"""What is struck; each has a definition that is the same but for a deadline of seconds."""
 
 ENDS = {0, 3, 4, 6, 7, 8, 9}
 """Every way to end that the exit codes' table has for a store, a lock or a ledger in trouble; 1 is a defect."""
@@ -198,8 +199,8 @@ class _Striker:
 class Struck(Case):
     """A run that meets a fault and ends by itself; then a writer, and two runs when all is well again."""
 
-    def __init__(self, lab: Wired, fault: Fault) -> None:
-        super().__init__(lab, TWO)
+    def __init__(self, lab: Wired, start: Start, fault: Fault) -> None:
+        super().__init__(lab, start)
         self.wired, self.fault = lab, fault
         self.struck = False
 
@@ -212,16 +213,21 @@ class Struck(Case):
         """
         before = self._now
         striker = _Striker(self.wired, self.fault)
-        purge, verb = (HURRY, "watched") if self.fault.watched else (self.change.purge, "run")
+        purge, verb = (
+            (self.change.purge, "run")
+            if not self.fault.watched
+            else (f"{self.change.purge}, in a hurry", "watched")
+        )
         try:
             ended = self.lab.run(purge, verb=verb, at_each=striker, from_each=point)
         finally:
             self.wired.heal()
         self.struck = striker.struck
+        self.ends.append(ended.status)
         if must and not self.struck:
             self.broken.append(f"the fault never struck, and the run ended with {ended.status}: {ended.said}")
         self.lab.let_time_pass()
-        self._now = self.lab.look()
+        self._now = self._look()
         runs = self.lab.sealed_and_said()
         if ended.status not in ENDS:
             self.broken.append(f"the struck run ended with {ended.status}: {ended.said}")
@@ -238,26 +244,25 @@ class Struck(Case):
 
 
 def nothing_went_after(found: Stores, now: Stores, begun: frozenset[Place]) -> Iterator[str]:
-    """No row went since the lock was lost, and no object but of the batches that had begun."""
+    """No row went since the lock was lost, and no object or version but of the batches that had begun."""
     for row in sorted(found.rows.keys() - now.rows.keys()):
         yield f"row {row} went after the lock was lost"
-    for place in sorted(found.objects.keys() - now.objects.keys() - begun):
+    gone = found.objects.keys() - now.objects.keys() | lost_versions(found, now).keys()
+    for place in sorted(gone - begun):
         yield f"object {place} went after the lock was lost, and its batch had not begun"
 
 
-def strike(lab: Lab, fault: Fault, point: int, *, must: bool) -> tuple[bool, list[str]]:
+def strike(lab: Lab, start: Start, fault: Fault, point: int, *, must: bool) -> Struck:
     """Let a fault meet a run at a boundary, the writer write, and the next two runs go.
 
     Args:
         lab: Where.
+        start: What runs.
         fault: What goes wrong.
         point: The boundary from which on it is to strike.
         must: Whether it counts as broken that it did not: it has been aimed where every fault finds its moment.
-
-    Returns:
-        Whether it struck, and what broke.
     """
     assert isinstance(lab, Wired)
-    case = Struck(lab, fault)
+    case = Struck(lab, start, fault)
     _ = case.is_struck_at(point, must=must) and case.goes_on() and case.converges()
-    return case.struck, case.broken
+    return case

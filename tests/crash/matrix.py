@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -147,42 +148,82 @@ def chosen(passed: Sequence[Boundary], *, doubting: bool) -> list[Boundary]:
     return [passed[number] for number in sorted(wanted)]
 
 
-def tried(
-    labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], list[str]]
-) -> list[str]:
-    """Try every point, on as many labs at a time as there are; returns what broke, with the point's label."""
+class Tried(NamedTuple):
+    """What was seen at the points that were tried.
+
+    Attributes:
+        cases: One for each.
+        broken: What broke, with the point's label.
+    """
+
+    cases: Sequence[Case]
+    broken: list[str]
+
+    def __str__(self) -> str:
+        killed = sum(case.killed for case in self.cases)
+        ends = Counter(status for case in self.cases for status in case.ends)
+        said = ", ".join(f"{count:,} with {status}" for status, count in sorted(ends.items()))
+        survived = sum(not case.broken for case in self.cases)
+        return (
+            f"{survived:,} of {len(self.cases):,} points survived"
+            f"{f'; {killed:,} runs were killed' if killed else ''}; the others ended: {said or 'none'}"
+        )
+
+
+def tried(labs: Sequence[Lab], points: Sequence[Boundary], trial: Callable[[Lab, Boundary], Case]) -> Tried:
+    """Try every point, on as many labs at a time as there are."""
     free: SimpleQueue[Lab] = SimpleQueue()
     for lab in labs:
         free.put(lab)
 
-    def one(point: Boundary) -> list[str]:
+    def one(point: Boundary) -> Case:
         lab = free.get()
         try:
-            return [f"{point.number} {point.label}: {broken}" for broken in trial(lab, point)]
+            return trial(lab, point)
         finally:
             free.put(lab)
 
     with ThreadPoolExecutor(len(labs)) as pool:
-        return [broken for found in pool.map(one, points) for broken in found]
+        cases = list(pool.map(one, points))
+    broken = [
+        f"{point.number} {point.label}: {what}"
+        for point, case in zip(points, cases, strict=True)
+        for what in case.broken
+    ]
+    return Tried(cases, broken)
 
 
-def die_write_resume(lab: Lab, start: Start, point: Boundary) -> list[str]:
+def survive(
+    labs: Sequence[Lab],
+    what: str,
+    passed: Sequence[Boundary],
+    points: Sequence[Boundary],
+    trial: Callable[[Lab, Boundary], Case],
+    say: Callable[[str], None],
+) -> None:
+    """Try some of the boundaries that a run passed, say what was seen, and let nothing be broken."""
+    seen = tried(labs, points, trial)
+    say(f"{what}: {len(passed):,} boundaries, {len(pictures(passed))} ways to be dead; {seen}")
+    assert seen.broken == []
+
+
+def die_write_resume(lab: Lab, start: Start, point: Boundary) -> Case:
     """Kill a run, let the writer write, and let the next two runs go."""
     case = Case(lab, start)
     _ = case.dies_at(point) and case.goes_on() and case.converges()
-    return case.broken
+    return case
 
 
-def die_change_resume(lab: Lab, start: Start, point: Boundary, change: Change) -> list[str]:
+def die_change_resume(lab: Lab, start: Start, point: Boundary, change: Change) -> Case:
     """As above, with a deployment between the crash and the next run."""
     case = Case(lab, start)
     if case.dies_at(point):
         case.changes_to(change)
         _ = case.goes_on() and case.converges()
-    return case.broken
+    return case
 
 
-def die_and_be_refused(lab: Lab, start: Start, point: Boundary) -> list[str]:
+def die_and_be_refused(lab: Lab, start: Start, point: Boundary) -> Case:
     """As above, with limits that refuse the next run, and are put right for the one after it."""
     case = Case(lab, start)
     if case.dies_at(point):
@@ -191,16 +232,16 @@ def die_and_be_refused(lab: Lab, start: Start, point: Boundary) -> list[str]:
         if not more_than_the_limit or case.is_refused():
             case.changes_to(Change(start.purge))
             _ = case.goes_on() and case.converges()
-    return case.broken
+    return case
 
 
-def die_twice(lab: Lab, start: Start, first: int, point: Boundary, change: Change) -> list[str]:
+def die_twice(lab: Lab, start: Start, first: int, point: Boundary, change: Change) -> Case:
     """Kill a run, then kill the next one at the point, and let the two after that go."""
     case = Case(lab, start)
     if case.dies_at(Boundary(first, "", 0)):
         case.changes_to(change)
         _ = case.dies_again_at(point) and case.goes_on() and case.converges()
-    return case.broken
+    return case
 
 
 class Case:
@@ -211,13 +252,18 @@ class Case:
         self.change = Change(start.purge, role=start.role)
         self._locked = start.locked
         self.broken: list[str] = []
+        self.killed = 0
+        """How many of its runs were killed."""
+        self.ends: list[int] = []
+        """Exit codes of those that were left alone."""
         self._names = Names.of(start.purge)
+        self._hides = start.purge == "hidden objects"
         self._objects_alone = start.purge in ("prefix", "orphans", "versioned prefix")
         self._written: list[Written] = []
         self._told: set[str] = set()
         """Runs that a process has ended other than with 0 after."""
         lab.seed()
-        self._now = lab.look()
+        self._now = self._look()
         self._ever = frozenset(self._now.objects)
 
     def dies_at(self, point: Boundary) -> bool:
@@ -284,9 +330,13 @@ class Case:
                 role=change.role,
             )
         self.lab.let_time_pass()
-        before, self._now = self._now, self.lab.look()
+        before, self._now = self._now, self._look()
         runs = self.lab.sealed_and_said()
         step = "an ended run" if point is None else "the killed run"
+        if ended.status == KILLED:
+            self.killed += 1
+        elif point is None:
+            self.ends.append(ended.status)
         if point is not None and ended.status != KILLED and point.left >= SLACK:
             self.broken.append(f"{step} ended with {ended.status} before it could be killed: {ended.said}")
         if ended.status == 1:
@@ -294,8 +344,15 @@ class Case:
         self._went(step, before, runs)
         return ended.status
 
+    def _look(self) -> Stores:
+        """What the stores hold; where objects are to be hidden, a hidden one is gone."""
+        seen = self.lab.look()
+        return seen.shown() if self._hides else seen
+
     def _went(self, step: str, before: Stores, runs: list[LedgerRun]) -> None:
         self._must(step, promises.nothing_old_came_back(before, self._now))
+        if self._hides:
+            self._must(step, promises.nothing_is_gone_for_good(before, self._now))
         if self.change.purge == "versioned prefix":
             self._must(step, promises.nothing_but_the_sealed_versions_went(before, self._now, runs))
         elif self._objects_alone:
@@ -314,12 +371,16 @@ class Case:
             self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, self._told))
 
     def _writes(self, number: int) -> bool:
-        write = self.lab.write_objects if self._objects_alone else self.lab.write
-        write = self.lab.write_names if self.change.purge == "orphans" else write
-        if self.change.purge == "versioned prefix":
-            write = partial(self.lab.write_objects, bucket=VERSIONED)
+        lab = self.lab
+        write = {
+            "prefix": lab.write_objects,
+            "versioned prefix": partial(lab.write_objects, bucket=VERSIONED),
+            "versioned objects": lab.write_versions,
+            "hidden objects": lab.write_versions,
+            "orphans": lab.write_names,
+        }.get(self.change.purge, lab.write)
         self._written.append(write(number))
-        self._now = self.lab.look()
+        self._now = self._look()
         self._ever |= frozenset(self._now.objects)
         return not self.broken
 

@@ -60,12 +60,15 @@ def nothing_but_the_sealed_went(
         yield from (f"object {place} is gone" for place in before.objects if place not in after.objects)
         return
     owners = {place: i for i, row in before.rows.items() for place in names(row) if row.due}
-    for place in before.objects.keys() - after.objects.keys():
+    gone = {place: f"object {place} is gone" for place in before.objects if place not in after.objects}
+    for place, lost in lost_versions(before, after).items():
+        gone.setdefault(place, f"{len(lost)} version(s) of {place} are gone")
+    for place, what in gone.items():
         owner = owners.get(place)
         if owner is None:
-            yield f"object {place} is gone, though no row that was due named it"
+            yield f"{what}, though no row that was due named it"
         elif (owner, names(before.rows[owner])) not in sealed:
-            yield f"object {place} is gone, though row {owner} was not sealed as it was"
+            yield f"{what}, though row {owner} was not sealed as it was"
 
 
 def nothing_but_the_sealed_objects_went(
@@ -89,11 +92,26 @@ def nothing_but_the_sealed_versions_went(
 ) -> Iterator[str]:
     """As above for each version and marker."""
     sealed = {(place, claim.version) for run in runs for claim in run.claims for place in claim.named}
-    for place, kept in before.versions.items():
-        left = {version.name for version in after.versions.get(place, ())}
-        for version in kept:
-            if version.name not in left and (place, version.name) not in sealed:
-                yield f"version {version.name} of {place} is gone, though it was not sealed"
+    for place, lost in lost_versions(before, after).items():
+        for version in lost:
+            if (place, version) not in sealed:
+                yield f"version {version} of {place} is gone, though it was not sealed"
+
+
+def nothing_is_gone_for_good(before: Stores, after: Stores) -> Iterator[str]:
+    """Where objects are to be hidden, every version is kept."""
+    for place, lost in lost_versions(before, after).items():
+        yield f"version(s) {', '.join(lost)} of {place} are gone, which was only to be hidden"
+
+
+def lost_versions(before: Stores, after: Stores) -> dict[Place, list[str]]:
+    """Return the versions and markers that are not there any more."""
+    left = {place: {version.name for version in kept} for place, kept in after.versions.items()}
+    lost = {
+        place: [version.name for version in kept if version.name not in left.get(place, ())]
+        for place, kept in before.versions.items()
+    }
+    return {place: names for place, names in lost.items() if names}
 
 
 def nothing_old_came_back(before: Stores, after: Stores) -> Iterator[str]:
@@ -166,9 +184,9 @@ def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequen
             yield f"{item} is {claim.state} in the ledger, and there"
         if claim.state in ("changed", "blocked") and not there and item not in taken:
             yield f"{item} is {claim.state}({claim.code}) in the ledger, and not there"
-        if claim.state == "deleted" and claim.named & after.objects.keys() - {
-            (BUCKET, str(key)) for key in made
-        }:
+        if claim.state == "deleted" and any(
+            place in after.objects and place[1] not in made for place in claim.named
+        ):
             yield f"{item} is deleted in the ledger, and its objects are there"
         if claim.state == "open":
             yield f"{item} has no outcome"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, case, cast, literal
 
@@ -27,6 +27,7 @@ uploads = Table(
     Column("thumb_key", String(200), unique=True),
 )
 OPEN = Guard(max_items=10_000, max_fraction=1.0)
+HURRY = {"timeout": timedelta(seconds=3), "grace": timedelta(seconds=2)}
 
 
 def _purge(
@@ -38,8 +39,9 @@ def _purge(
     return Purge(JOB, *targets, schedule="rate(1 day)", timeout=timeout, guard=guard, **more)
 
 
-def _rows(*predicates: object, owns: S3Keys | None = None, guard: Guard = OPEN) -> Purge:
-    return _purge(Rows(uploads, past(uploads.c.expires_at), *predicates, owns=owns), guard=guard)  # type: ignore[arg-type]
+def _rows(*predicates: object, owns: S3Keys | None = None, guard: Guard = OPEN, **more: Any) -> Purge:
+    target = Rows(uploads, past(uploads.c.expires_at), *predicates, owns=owns)  # type: ignore[arg-type]
+    return _purge(target, guard=guard, **more)
 
 
 def _two_keys(bucket: str = BUCKET) -> S3Keys:
@@ -48,6 +50,14 @@ def _two_keys(bucket: str = BUCKET) -> S3Keys:
 
 def _one_key() -> S3Keys:
     return S3Keys(BUCKET, uploads.c.s3_key)
+
+
+def _versioned_key(mode: Literal["purge", "marker"] = "purge") -> S3Keys:
+    return S3Keys(VERSIONED, uploads.c.s3_key, mode=mode)
+
+
+def _versioned_prefix() -> S3Prefix:
+    return S3Prefix(VERSIONED, PREFIX, older_than=timedelta(days=7), mode="purge")
 
 
 NAMES_FROM = 6
@@ -71,16 +81,14 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "rows and two objects each": lambda: _rows(owns=_two_keys()),
     "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
     "orphans": lambda: _purge(_orphans()),
-    "versioned prefix": lambda: _purge(
-        S3Prefix(VERSIONED, PREFIX, older_than=timedelta(days=7), mode="purge")
-    ),
-    "versioned objects": lambda: _rows(owns=S3Keys(VERSIONED, uploads.c.s3_key, mode="purge")),
-    # --- the same definition with a deadline that passes while a test waits
-    "two objects each, in a hurry": lambda: _purge(
-        Rows(uploads, past(uploads.c.expires_at), owns=_two_keys()),
-        timeout=timedelta(seconds=3),
-        grace=timedelta(seconds=2),
-    ),
+    # --- in a bucket that keeps versions
+    "versioned prefix": lambda: _purge(_versioned_prefix()),
+    "versioned objects": lambda: _rows(owns=_versioned_key()),
+    "hidden objects": lambda: _rows(owns=_versioned_key("marker")),
+    # --- the same definitions with a deadline that passes while a test waits
+    "rows and two objects each, in a hurry": lambda: _rows(owns=_two_keys(), **HURRY),
+    "versioned prefix, in a hurry": lambda: _purge(_versioned_prefix(), **HURRY),
+    "versioned objects, in a hurry": lambda: _rows(owns=_versioned_key(), **HURRY),
     # --- what a deployment may have made of "rows and two objects each" since
     "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
     "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),
@@ -89,3 +97,6 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "another bucket": lambda: _rows(owns=_two_keys(OTHER_BUCKET)),
     "tighter limits": lambda: _rows(owns=_two_keys(), guard=Guard(max_items=LIMIT)),
 }
+
+KEEPING_VERSIONS = ("versioned prefix", "versioned objects", "hidden objects")
+"""Those whose bucket keeps versions: two remove all of them, one hides what is current behind a delete marker."""

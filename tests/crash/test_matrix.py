@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from tests.crash.conftest import Say
 from tests.crash.matrix import (
     EVERY_BOUNDARY,
-    Boundary,
     Change,
     Start,
     chosen,
@@ -21,18 +18,12 @@ from tests.crash.matrix import (
     pictures,
     recorded,
     recorded_second,
-    tried,
+    survive,
 )
 from tests.crash.world import Lab
 
 pytestmark = pytest.mark.timeout(3600)
 TWO = Start("rows and two objects each")
-
-
-def told(say: Say, what: str, passed: Sequence[Boundary], points: Sequence[Boundary]) -> None:
-    say(
-        f"{what}: {len(passed)} boundaries, {len(pictures(passed))} ways to be dead, {len(points)} points tried"
-    )
 
 
 PURGES = ("rows", "rows and one object each", TWO.purge, "prefix")
@@ -56,8 +47,7 @@ def test_the_next_run_converges_wherever_the_first_was_killed(labs: list[Lab], p
     passed = recorded(labs[0], start)
     here = labs[0].url.startswith("sqlite") and labs[0].ledger_url is None
     points = chosen(passed, doubting=here and purge == TWO.purge)
-    told(say, purge, passed, points)
-    assert tried(labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+    survive(labs, purge, passed, points, lambda lab, point: die_write_resume(lab, start, point), say)
 
 
 def test_a_sweep_of_orphans_converges_and_spares_what_a_row_came_to_name(
@@ -66,17 +56,9 @@ def test_a_sweep_of_orphans_converges_and_spares_what_a_row_came_to_name(
     start = Start("orphans")
     passed = recorded(sqlite_labs[0], start)
     points = pictures(passed)
-    told(say, start.purge, passed, points)
-    assert tried(sqlite_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
-
-
-@pytest.mark.parametrize("purge", ["versioned prefix", "versioned objects"])
-def test_no_version_is_left_and_none_comes_back_to_life(sqlite_labs: list[Lab], purge: str, say: Say) -> None:
-    start = Start(purge)
-    passed = recorded(sqlite_labs[0], start)
-    points = passed if EVERY_BOUNDARY else few(passed)
-    told(say, purge, passed, points)
-    assert tried(sqlite_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+    survive(
+        sqlite_labs, start.purge, passed, points, lambda lab, point: die_write_resume(lab, start, point), say
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,8 +73,9 @@ def test_it_converges_where_rows_are_locked_or_cannot_be(
         pytest.skip("no roles can be made on the server that was given")
     passed = recorded(postgres_labs[0], start)
     points = few(passed)
-    told(say, str(start), passed, points)
-    assert tried(postgres_labs, points, lambda lab, point: die_write_resume(lab, start, point)) == []
+    survive(
+        postgres_labs, str(start), passed, points, lambda lab, point: die_write_resume(lab, start, point), say
+    )
 
 
 WHOLE = ("another predicate", "another access key")
@@ -116,8 +99,14 @@ def test_a_run_of_something_else_is_abandoned_and_told_of(
     change = CHANGES[changed]
     passed = recorded(sqlite_labs[0], TWO)
     points = pictures(passed) if changed in WHOLE else few(passed)
-    told(say, str(change), passed, points)
-    assert tried(sqlite_labs, points, lambda lab, point: die_change_resume(lab, TWO, point, change)) == []
+    survive(
+        sqlite_labs,
+        str(change),
+        passed,
+        points,
+        lambda lab, point: die_change_resume(lab, TWO, point, change),
+        say,
+    )
 
 
 def test_a_run_of_another_role_is_abandoned_and_told_of(postgres_labs: list[Lab], say: Say) -> None:
@@ -126,15 +115,27 @@ def test_a_run_of_another_role_is_abandoned_and_told_of(postgres_labs: list[Lab]
     change = Change(TWO.purge, role="sd_other")
     passed = recorded(postgres_labs[0], TWO)
     points = few(passed)
-    told(say, str(change), passed, points)
-    assert tried(postgres_labs, points, lambda lab, point: die_change_resume(lab, TWO, point, change)) == []
+    survive(
+        postgres_labs,
+        str(change),
+        passed,
+        points,
+        lambda lab, point: die_change_resume(lab, TWO, point, change),
+        say,
+    )
 
 
 def test_a_run_that_the_limits_refuse_now_is_abandoned_and_told_of(sqlite_labs: list[Lab], say: Say) -> None:
     passed = recorded(sqlite_labs[0], TWO)
     points = pictures(passed)
-    told(say, "tighter limits", passed, points)
-    assert tried(sqlite_labs, points, lambda lab, point: die_and_be_refused(lab, TWO, point)) == []
+    survive(
+        sqlite_labs,
+        "tighter limits",
+        passed,
+        points,
+        lambda lab, point: die_and_be_refused(lab, TWO, point),
+        say,
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,5 +146,11 @@ def test_the_run_after_two_killed_ones_converges(sqlite_labs: list[Lab], change:
     in_doubt = [b.number for b in recorded(sqlite_labs[0], TWO) if b.label == "after http DeleteObjects"][-2]
     passed = recorded_second(sqlite_labs[0], TWO, in_doubt, change)
     points = few(passed)
-    told(say, f"killed twice, {change}", passed, points)
-    assert tried(sqlite_labs, points, lambda lab, point: die_twice(lab, TWO, in_doubt, point, change)) == []
+    survive(
+        sqlite_labs,
+        f"killed twice, {change}",
+        passed,
+        points,
+        lambda lab, point: die_twice(lab, TWO, in_doubt, point, change),
+        say,
+    )

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -65,6 +65,9 @@ class Row(NamedTuple):
 Place = tuple[str, str]
 """Bucket and key."""
 
+HIDDEN = "hidden"
+"""In place of the ETag of a key whose newest version is a delete marker."""
+
 
 class Kept(NamedTuple):
     """One version or marker: its id, whether it is a marker, and whether it is old."""
@@ -83,6 +86,10 @@ class Stores:
     """Every object with its ETag; of a versioned bucket, every key of which any version or marker is there."""
     versions: Mapping[Place, tuple[Kept, ...]] = field(default_factory=dict)
     """Of a versioned bucket every key's versions and markers, oldest first."""
+
+    def shown(self) -> Stores:
+        """Return it as whoever knows no versions sees it: what a marker hides is not there."""
+        return replace(self, objects={place: etag for place, etag in self.objects.items() if etag != HIDDEN})
 
 
 class Claim(NamedTuple):
@@ -297,7 +304,8 @@ class Lab:
             # A second version of each, of which the newest is what a plan knows the ETag of.
             self.store.put(VERSIONED, f"{PREFIX}{i}.bin", b"old", modified=modified)
             self.store.put(VERSIONED, f"u/{i}.jpg", b"old", modified=modified)
-        self.store.versions(VERSIONED).hide(f"{PREFIX}3.bin", LONG_AGO)
+        for key in (f"{PREFIX}3.bin", "u/3.jpg"):
+            self.store.versions(VERSIONED).hide(key, LONG_AGO)
 
     def write(self, number: int) -> Written:
         """Change rows as an application may at any moment: un-expire one, rename another's object, delete a third.
@@ -328,6 +336,31 @@ class Lab:
             if deleted is not None:
                 connection.execute(delete(uploads).where(uploads.c.id == deleted))
         return Written(unexpired, renamed, deleted)
+
+    def write_versions(self, number: int) -> Written:
+        """As above; and of rows that are due write one's object anew, hide another's, and show again what a marker hid.
+
+        What is written anew may be of a row that is changed as well.
+        """
+        dice = random.Random(number)
+        now = self.look()
+        due = [i for i, row in now.rows.items() if row.due]
+        anew = now.rows[dice.choice(due)].s3_key if due else None
+        if anew is not None:
+            self.store.put(VERSIONED, anew, b"written again")
+        written = self.write(number)
+        now = self.look()
+        left = [row.s3_key for row in now.rows.values() if row.due and row.s3_key != anew]
+        dice.shuffle(left)
+        versions = self.store.versions(VERSIONED)
+        if left:
+            versions.hide(left.pop())
+        for key in left:
+            *earlier, newest = versions.of(key) or (None,)
+            if earlier and newest is not None and newest.stored is None:
+                versions.remove(key, newest.name)
+                break
+        return written._replace(overwritten=anew)
 
     def write_objects(self, number: int, bucket: str = BUCKET) -> Written:
         """Overwrite one object of the prefix, remove another, add a third."""
@@ -439,7 +472,7 @@ class Lab:
             for key, stored in dict(members).items()
         }
         # A key that a marker hides is there all the same.
-        return dict.fromkeys(self._versions(), "hidden") | found
+        return dict.fromkeys(self._versions(), HIDDEN) | found
 
     def _versions(self) -> dict[Place, tuple[Kept, ...]]:
         versions = self.store._versions.get(VERSIONED)

@@ -283,3 +283,35 @@ def test_what_is_written_is_dated_by_the_clock_it_is_given() -> None:
         client = store.client()
         client.put_object(Bucket=B, Key="a", Body=b"x")
         assert client.head_object(Bucket=B, Key="a")["LastModified"] == when
+
+
+def test_a_delete_marker_is_dated_by_the_clock_it_is_given_and_of_one_instant_the_last_is_the_latest() -> (
+    None
+):
+    instant, dated = datetime(2026, 3, 1, 3, 15, tzinfo=UTC), "acme-dated"
+    with StrictS3(now=lambda: instant) as store:
+        store.create_bucket(dated, versioned=True)
+        client = store.client()
+        ids = [client.put_object(Bucket=dated, Key="a", Body=body)["VersionId"] for body in (b"1", b"2")]
+        for key in ("a", "never"):
+            client.delete_object(Bucket=dated, Key=key)
+        client.delete_objects(Bucket=dated, Delete={"Objects": [{"Key": "a"}]})
+        listed = client.list_object_versions(Bucket=dated)
+        assert {item["LastModified"] for item in (*listed["DeleteMarkers"], *listed["Versions"])} == {instant}
+        assert [(m["Key"], m["IsLatest"]) for m in listed["DeleteMarkers"]] == [
+            ("a", True),
+            ("a", False),
+            ("never", True),
+        ]
+        assert [v["VersionId"] for v in listed["Versions"]] == ids[::-1]
+
+
+def test_a_delete_that_is_denied_dates_nothing() -> None:
+    instant, dated = datetime(2026, 3, 1, 3, 15, tzinfo=UTC), "acme-denied"
+    with StrictS3(now=lambda: instant) as store:
+        store.create_bucket(dated, versioned=True)
+        store.put(dated, "a", b"x", modified=datetime(2024, 1, 1, tzinfo=UTC))
+        store.deny(dated, ["a"])
+        store.client().delete_objects(Bucket=dated, Delete={"Objects": [{"Key": "a"}]})
+        (listed,) = store.client().list_object_versions(Bucket=dated)["Versions"]
+        assert listed["LastModified"].year == 2024

@@ -85,22 +85,29 @@ def test_it_lives_as_on_moto(both: tuple[Any, Any]) -> None:
     assert lived(stub) == lived(moto)
 
 
-def test_pages_of_one_hold_every_version_once_newest_first(stub_s3: StubS3) -> None:
-    client = stub_client(stub_s3)
+def pages(client: Any, size: int, **options: Any) -> list[list[tuple[str, str]]]:
+    """Return what each page of a listing holds: key and id, newest first for each key."""
+    found: list[list[tuple[str, str]]] = []
+    while True:
+        page = client.list_object_versions(Bucket=BUCKET, MaxKeys=size, **options)
+        # An answer has two lists; where both have the key, its marker was made last here.
+        both = sorted((*page.get("DeleteMarkers", ()), *page.get("Versions", ())), key=lambda v: v["Key"])
+        found.append([(v["Key"], v["VersionId"]) for v in both])
+        if not page["IsTruncated"]:
+            return found
+        options |= {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
+
+
+def filled(client: Any) -> None:
     for key in ("a", "a", "a", "b&", "b&"):
         client.put_object(Bucket=BUCKET, Key=key)
     client.delete_object(Bucket=BUCKET, Key="a")
-    pages: list[tuple[str, str]] = []
-    options: dict[str, str] = {}
-    while True:
-        page = client.list_object_versions(Bucket=BUCKET, MaxKeys=1, **options)
-        pages += [
-            (v["Key"], v["VersionId"]) for v in (*page.get("DeleteMarkers", ()), *page.get("Versions", ()))
-        ]
-        if not page["IsTruncated"]:
-            break
-        options = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
-    assert pages == [
+
+
+def test_pages_of_one_hold_every_version_once_newest_first(stub_s3: StubS3) -> None:
+    client = stub_client(stub_s3)
+    filled(client)
+    assert [entry for page in pages(client, 1) for entry in page] == [
         ("a", "v000006"),
         ("a", "v000003"),
         ("a", "v000002"),
@@ -110,6 +117,45 @@ def test_pages_of_one_hold_every_version_once_newest_first(stub_s3: StubS3) -> N
     ]
     after_a = client.list_object_versions(Bucket=BUCKET, KeyMarker="a")
     assert {v["Key"] for v in after_a["Versions"]} == {"b&"}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_pages_end_where_those_of_moto_do(both: tuple[Any, Any], size: int) -> None:
+    stub, moto = both
+    shapes: list[Any] = []
+    for client in (stub, moto):
+        filled(client)
+        found = pages(client, size)
+        assert len({entry for page in found for entry in page}) == 6
+        shapes.append([[key for key, _ in page] for page in (*found, *pages(client, size, Prefix="b"))])
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("gone", ["a version", "its key"])
+def test_a_page_goes_on_at_its_place_though_what_the_last_one_ended_with_is_gone_which_moto_does_not(
+    both: tuple[Any, Any], gone: str
+) -> None:
+    stub, moto = both
+    seen: list[list[str]] = []
+    for client in (stub, moto):
+        filled(client)
+        first = client.list_object_versions(Bucket=BUCKET, MaxKeys=2)
+        markers = {"KeyMarker": first["NextKeyMarker"], "VersionIdMarker": first["NextVersionIdMarker"]}
+        whole = [version for page in pages(client, 100) for key, version in page if key == "a"]
+        for version in [markers["VersionIdMarker"]] if gone == "a version" else whole:
+            client.delete_object(Bucket=BUCKET, Key="a", VersionId=version)
+        (rest,) = pages(client, 100, **markers)
+        seen.append([key for key, _ in rest])
+    assert seen == [["a", "a", "b&", "b&"] if gone == "a version" else ["b&", "b&"], []]
+
+
+def test_a_place_that_cannot_be_one_is_refused(stub_s3: StubS3) -> None:
+    client = stub_client(stub_s3)
+    filled(client)
+    for markers in ({"VersionIdMarker": "v000001"}, {"KeyMarker": "a", "VersionIdMarker": "no-such-name"}):
+        with pytest.raises(ClientError) as error:
+            client.list_object_versions(Bucket=BUCKET, **markers)
+        assert error.value.response["Error"]["Code"] == "InvalidArgument"
 
 
 def test_a_condition_is_held_against_the_current_version(stub_s3: StubS3) -> None:

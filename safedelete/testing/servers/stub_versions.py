@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Entry, Req
 from safedelete.testing.servers.stub_object import StoredObject, got, refusal
 
 _MAX_KEYS = 1000
+_NAME = re.compile(r"v(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +133,12 @@ class Versions:
         query = request.query
         prefix, limit = query.get("prefix", ""), min(int(query.get("max-keys", _MAX_KEYS)), _MAX_KEYS)
         after, below = query.get("key-marker", ""), query.get("version-id-marker", "")
-        passed = not below
+        if below and (not after or not _NAME.fullmatch(below)):
+            return Answer(400, error_body("InvalidArgument", "stub"), XML)
         page: list[tuple[str, Version]] = []
         more = False
         for key, version in self.all():
-            if not key.startswith(prefix) or key < after or (key == after and after and passed and not below):
-                continue
-            if key == after and not passed:
-                passed = version.name == below
+            if not key.startswith(prefix) or not _is_past(key, version, after, below):
                 continue
             if len(page) == limit:
                 more = True
@@ -194,3 +194,17 @@ class Versions:
             self._shown.pop(key, None)
         else:
             self._shown[key] = newest
+
+
+def _is_past(key: str, version: Version, after: str, below: str) -> bool:
+    """Whether a version stands after the place where a page ended, whether what stood there is still there or not."""
+    if key != after:
+        return key > after
+    return bool(below) and _number(version.name) < _number(below)
+
+
+def _number(name: str) -> int:
+    """Return which of the bucket's versions one is: a key's newest, which is listed first, has its highest."""
+    found = _NAME.fullmatch(name)
+    assert found is not None, name
+    return int(found.group(1))

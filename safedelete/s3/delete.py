@@ -198,11 +198,14 @@ class _Account:
             size = max(1, size // 4)
 
     def _send(self, ask: Callable[[Sequence[Entry]], list[Entry]], chunk: Sequence[Entry]) -> list[Entry]:
+        sent = self._clock.uptime()
         with gated(self._gate):
             again = ask(chunk)
         if self._pace is not None:
-            throttled = any(self.outcomes[entry.identity].code in THROTTLED for entry in again)
-            (self._pace.halve if throttled else self._pace.recover)()
+            if any(self.outcomes[entry.identity].code in THROTTLED for entry in again):
+                self._pace.halve(sent)
+            else:
+                self._pace.recover()
         return again
 
     def _chunks(self, todo: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:

@@ -448,6 +448,36 @@ def test_what_is_turned_away_by_one_of_several_requests_slows_all_down_once(stub
     assert 500 < pace.rate < 1000
 
 
+def test_requests_that_are_turned_away_together_halve_the_rate_once_and_the_next_halves_it_again(
+    stub: StubS3,
+) -> None:
+    clock, together = FakeClock(), threading.Barrier(4, timeout=20)
+
+    def refuse(request: Any, honest: Any) -> Any:
+        together.wait()
+        with stub._lock:
+            clock.time += 1.0
+        return SLOW_DOWN(request, honest)
+
+    def halved(attempts: int) -> float:
+        pace = Pace(1000.0, clock)
+        effort = Effort(chunk=1, attempts=attempts, pause=0.0)
+        delete_objects(
+            reach(stub).deleter,
+            "lies",
+            refs("lies", *"abcd"),
+            gate=Gate(),
+            clock=clock,
+            effort=effort,
+            pace=pace,
+        )
+        return pace.rate
+
+    stub.always(refuse)
+    assert halved(1) == 500
+    assert halved(2) == 250
+
+
 # --- what is sent ---
 
 

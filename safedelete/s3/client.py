@@ -11,7 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -25,7 +25,7 @@ from botocore.parsers import ResponseParserError
 
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
-from safedelete.s3.codes import store_error
+from safedelete.s3.codes import SDK_ERRORS, store_error
 from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
 
@@ -40,6 +40,8 @@ USER_AGENT: Final = "safedelete"
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
 _DELETES: Final = ("DeleteObjects", "DeleteObject")
+_LISTINGS: Final = ("ListObjectsV2", "ListObjectVersions")
+_TRUNCATED: Final = re.compile(rb"<(?:\w+:)?IsTruncated(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _ROLE_SESSION: Final = re.compile(r"^(arn:[a-z0-9-]+:sts::\d+:assumed-role/[^/]+)/.+$")
 
 _asking: ContextVar[Gate | None] = ContextVar("safedelete_s3_gate", default=None)
@@ -176,6 +178,10 @@ def connect(
             f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
         )
     for client in (connection.reader, connection.deleter):
+        for operation in _LISTINGS:
+            client.meta.events.register(
+                f"before-parse.s3.{operation}", _check_truncated, unique_id=f"safedelete-end-{operation}"
+            )
         if content_md5:
             client.meta.events.register("before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5")
         if owner is not None:
@@ -193,6 +199,17 @@ def gated(gate: Gate) -> Iterator[None]:
         yield
     finally:
         _asking.reset(token)
+
+
+def renew(client: S3Client) -> None:
+    """Fetch new credentials where the old ones are about to expire; whoever fails is told so by its request.
+
+    Called before the gate is asked: fetching them takes its time, which may be longer than a lease lasts.
+    """
+    credentials: Any = getattr(client, "_get_credentials", lambda: None)()
+    if credentials is not None:
+        with suppress(*SDK_ERRORS):
+            credentials.get_frozen_credentials()
 
 
 def _own(
@@ -286,6 +303,16 @@ def _ask_again(request: Any, **_: Any) -> None:
     gate = _asking.get()
     if gate is not None and request.context.get("retries", {}).get("attempt", 1) > 1:
         gate()
+
+
+def _check_truncated(response_dict: Any, **_: Any) -> None:
+    """Raise where the SDK would take a word that it does not know for the end of a listing."""
+    found = _TRUNCATED.search(response_dict["body"]) if response_dict.get("status_code") == 200 else None
+    if found is not None and found[1] not in (b"true", b"false"):
+        word = (found[1] or b"")[:40]
+        raise ResponseParserError(
+            f"whether the listing goes on is said as {word!r}, which is neither true nor false"
+        )
 
 
 def _send_md5(request: Any, **_: Any) -> None:

@@ -5,13 +5,12 @@ three all return without an error. So answers are asked for in full (never ``Qui
 a key counts as deleted only when the answer names it, once, and names nothing that was not asked for.
 
 A store takes a request's keys one after the other, so one request at a time leaves it idle for the most part: a few are
-under way at once. The gate is asked immediately before each goes out, and never twice at the same time: it may ask the
+under way at once. The gate is asked immediately before each goes out, and by the caller's thread alone: it may ask the
 database over the batch's own connection.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import DELETED, GONE, ItemOutcome, Outcome
 from safedelete.ports import Clock, Gate
-from safedelete.s3.client import gated
+from safedelete.s3.client import gated, renew
 from safedelete.s3.codes import (
     NOT_SENT,
     SDK_ERRORS,
@@ -34,7 +33,7 @@ from safedelete.s3.codes import (
 from safedelete.s3.effort import Effort
 from safedelete.s3.fastdelete import send_delete
 from safedelete.s3.keys import Lane, lane, refusal
-from safedelete.s3.lanes import side_by_side
+from safedelete.s3.lanes import HomeGate, side_by_side
 from safedelete.s3.pace import Pace, wait_asking
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def delete_objects(
         client: A client that sends each request once.
         bucket: The bucket.
         refs: What to delete; the versions of one key oldest first.
-        gate: Called immediately before each request, by one thread at a time.
+        gate: Called immediately before each request, always by the caller's own thread.
         clock: What waits between attempts.
         effort: How hard to try.
         pace: Limits the keys a second.
@@ -166,7 +165,7 @@ class _Account:
         self.outcomes: dict[Identity, ItemOutcome] = {}
         self._client = client
         self._bucket = bucket
-        self._gate = _one_at_a_time(gate)
+        self._gate = HomeGate(gate)
         self._clock = clock
         self._effort = effort
         self._pace = pace
@@ -190,16 +189,23 @@ class _Account:
             if attempt:
                 wait_asking(self._effort.wait(attempt), self._clock, self._gate)
             todo = side_by_side(
-                self._chunks(todo, size), self._effort.lanes, self._admit, partial(self._send, ask)
+                self._chunks(todo, size),
+                self._effort.lanes,
+                self._admit,
+                partial(self._send, ask),
+                self._gate,
             )
             size = max(1, size // 4)
 
     def _send(self, ask: Callable[[Sequence[Entry]], list[Entry]], chunk: Sequence[Entry]) -> list[Entry]:
+        sent = self._clock.uptime()
         with gated(self._gate):
             again = ask(chunk)
         if self._pace is not None:
-            throttled = any(self.outcomes[entry.identity].code in THROTTLED for entry in again)
-            (self._pace.halve if throttled else self._pace.recover)()
+            if any(self.outcomes[entry.identity].code in THROTTLED for entry in again):
+                self._pace.halve(sent)
+            else:
+                self._pace.recover()
         return again
 
     def _chunks(self, todo: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
@@ -214,6 +220,7 @@ class _Account:
         """Wait for its turn, and ask the gate, which raises when it must not be sent."""
         if self._pace is not None:
             self._pace.take(len(chunk), self._gate)
+        renew(self._client)
         self._gate()
 
     def _ask_many(self, chunk: Sequence[Entry]) -> list[Entry]:
@@ -327,10 +334,10 @@ class _Account:
         return []
 
     def _removed(self, entry: Entry, item: Mapping[str, Any]) -> ItemOutcome:
-        marker = bool(item.get("DeleteMarker")) and entry.version is None
-        if not marker:
+        made = item.get("DeleteMarkerVersionId") or ""
+        if entry.version is not None or not (made or item.get("DeleteMarker")):
             return DELETED
-        made = item.get("DeleteMarkerVersionId") or item.get("VersionId") or ""
+        made = made or item.get("VersionId") or ""
         if self._markers:
             return ItemOutcome(Outcome.DELETED, "marker", f"hidden behind delete marker {made}")
         return ItemOutcome(
@@ -354,16 +361,6 @@ class _Account:
         if doubtful:
             detail = f"after a request without a clear answer: {detail}"
         self.outcomes[entry.identity] = ItemOutcome(state, code, detail)
-
-
-def _one_at_a_time(gate: Gate) -> Gate:
-    lock = threading.Lock()
-
-    def asked() -> None:
-        with lock:
-            gate()
-
-    return asked
 
 
 def _items(answer: Mapping[str, Any]) -> Iterable[tuple[bool, Mapping[str, Any]]]:

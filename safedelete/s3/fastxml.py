@@ -40,7 +40,8 @@ _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ODD: Final = (b"<!", b"/>", b"\r", b" >", b"\t>", b"\n>")
 _ATTRIBUTE: Final = re.compile(rb"""=\s*["']""")
 _HEAD: Final = re.compile(
-    rb'\s*(?:<\?xml version=["\']1.0["\'](?: encoding=["\'][Uu][Tt][Ff]-8["\'])?[^?]*\?>)?\s*<\w+[^<>]*>'
+    rb'\s*(?:<\?xml version=["\']1.0["\'](?: encoding=["\'][Uu][Tt][Ff]-8["\'])?'
+    rb'(?: standalone=["\'](?:yes|no)["\'])? ?\?>)?\s*<\w+[^<>]*>'
 )
 
 

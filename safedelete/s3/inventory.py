@@ -313,6 +313,9 @@ class InventoryReader:
             raise ValueError(f"it names an object of bucket {row['Bucket']!r}")
         if not row["Key"]:
             raise ValueError("it names an object without a key")
+        for name in _VERSIONED:
+            if name in row and not isinstance(row[name], bool):
+                raise ValueError(f"{row['Key']!r} has {row[name]!r} as {name}")
         if not row.get("IsLatest", True) or row.get("IsDeleteMarker", False):
             return None
         if not row["ETag"] or row["Size"] in ("", None) or not row["LastModifiedDate"]:

@@ -77,7 +77,7 @@ def list_objects(
         options["StartAfter"] = start_after
     if delimiter is not None:
         options["Delimiter"] = delimiter
-    seen: set[str] = set()
+    circle = _Circle()
     while True:
         try:
             answer: Mapping[str, Any] = client.list_objects_v2(**options)
@@ -97,9 +97,8 @@ def list_objects(
         if not truncated:
             return
         token = answer.get("NextContinuationToken")
-        if not token or token in seen:
+        if not token or circle.closes(token):
             raise _cut_short(what, "no continuation token" if not token else "a token it had given before")
-        seen.add(token)
         options["ContinuationToken"] = token
 
 
@@ -137,7 +136,7 @@ def list_versions(
     """
     what = f"Listing the versions of s3://{bucket}/{prefix}"
     options: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": page_size}
-    seen: set[tuple[Any, Any]] = set()
+    circle = _Circle()
     while True:
         try:
             answer: Mapping[str, Any] = client.list_object_versions(**options)
@@ -157,9 +156,8 @@ def list_versions(
         if not truncated:
             return
         marker = (answer.get("NextKeyMarker"), answer.get("NextVersionIdMarker"))
-        if not marker[0] or marker in seen:
+        if not marker[0] or circle.closes(marker):
             raise _cut_short(what, "no key marker" if not marker[0] else "a key marker it had given before")
-        seen.add(marker)
         options["KeyMarker"] = marker[0]
         options.pop("VersionIdMarker", None)
         if marker[1]:
@@ -174,6 +172,8 @@ def by_key(pages: Iterator[list[ListedVersion]]) -> Iterator[list[ListedVersion]
     """
     open_keys: dict[str, list[ListedVersion]] = {}
     for page in pages:
+        if not page:
+            continue
         here: dict[str, list[ListedVersion]] = {}
         for entry in page:
             here.setdefault(entry.key, []).append(entry)
@@ -182,8 +182,10 @@ def by_key(pages: Iterator[list[ListedVersion]]) -> Iterator[list[ListedVersion]
         # In key order, so that what is planned comes out in the order of the listing.
         for key in sorted(here, key=_utf8):
             open_keys.setdefault(key, []).extend(here[key])
-        closed = list(open_keys)[:-1]
-        for key in closed:
+        # Each of the two lists may end within a key. Which key that is the lists say themselves: not every store lists in
+        # byte order, and half a key would look older than it is, and its current version could go before the others.
+        ends = {entry.marker: entry.key for entry in page}
+        for key in [k for k in open_keys if k not in ends.values()]:
             yield _oldest_first(open_keys.pop(key))
     for versions in open_keys.values():
         yield _oldest_first(versions)
@@ -254,6 +256,26 @@ def _version(item: Mapping[str, Any], *, marker: bool) -> ListedVersion:
         item["LastModified"],
         item.get("StorageClass"),
     )
+
+
+class _Circle:
+    """Tells when a listing turns in a circle, and keeps one place of it at a time: there may be millions.
+
+    The place kept is replaced by the first, second, fourth, eighth … one, so a circle is noticed within its third turn.
+    """
+
+    def __init__(self) -> None:
+        self._kept: object = None
+        self._given = 0
+
+    def closes(self, place: object) -> bool:
+        """Take in the place where the listing goes on; return whether it is the one kept."""
+        self._given += 1
+        if place == self._kept:
+            return True
+        if self._given & (self._given - 1) == 0:
+            self._kept = place
+        return False
 
 
 def _truncated(answer: Mapping[str, Any], what: str) -> bool:

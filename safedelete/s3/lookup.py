@@ -24,6 +24,7 @@ WORTH_A_PAGE: Final = 12
 """A page of a listing costs about as much as this many HEADs, in money and in time."""
 
 _SUBTREE_PAGES: Final = 3
+_MOST_PAGES: Final = 40
 _DIRECTORY_BUCKET: Final = "--x-s3"  # lists in no order at all
 
 Item = TypeVar("Item")
@@ -84,6 +85,15 @@ class Lookup:
             key: sight for (key, _), sight in self.head(bucket, [(key, None) for key in rest]).items()
         }
 
+    def versions(
+        self, bucket: str, identities: Sequence[tuple[str, str | None]]
+    ) -> dict[tuple[str, str | None], Sight]:
+        """Look for these versions, by the cheapest way. Reads only."""
+        seen: dict[tuple[str, str | None], Sight] = {}
+        if len(identities) >= WORTH_A_PAGE:
+            seen = self._versions_below(bucket, identities)
+        return seen | self.head(bucket, [identity for identity in identities if identity not in seen])
+
     def head(
         self, bucket: str, identities: Sequence[tuple[str, str | None]]
     ) -> dict[tuple[str, str | None], Sight]:
@@ -136,6 +146,28 @@ class Lookup:
         except StoreError:
             return {}
         return dict.fromkeys(keys, ABSENT) | found
+
+    def _versions_below(
+        self, bucket: str, identities: Sequence[tuple[str, str | None]]
+    ) -> dict[tuple[str, str | None], Sight]:
+        """List all versions under the keys' common folder; what is not named is absent only when it comes to its end."""
+        wanted = frozenset(identities)
+        found: dict[tuple[str, str | None], Sight] = {}
+        most = min(max(_SUBTREE_PAGES, len(wanted) // (8 * WORTH_A_PAGE)), _MOST_PAGES)
+        pages = list_versions(self._client, bucket, _common_folder([key for key, _ in identities]))
+        try:
+            for number, page in enumerate(pages, 1):
+                if number > most:
+                    return found
+                for entry in page:
+                    if (entry.key, entry.version) in wanted:
+                        sight = Sight(Presence.PRESENT, entry.etag, modified=entry.modified)
+                        found[entry.key, entry.version] = sight
+                if len(found) == len(wanted):
+                    return found
+        except StoreError:
+            return {}
+        return dict.fromkeys(wanted, ABSENT) | found
 
     def _by_folder(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
         """List each folder that holds enough of the keys."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +22,7 @@ FLOOR: Final = 25.0
 class Pace:
     """A token bucket that holds one second's keys, shared by all threads that delete from one endpoint.
 
-    Halved when the store asks for fewer requests; won back by a fiftieth of the full rate with each undisturbed request.
+    Halved when the store asks for fewer requests, once for those under way together; won back by a fiftieth of the full rate with each undisturbed request.
 
     Args:
         rate: Keys a second, above 0.
@@ -34,6 +35,7 @@ class Pace:
         self._clock = clock
         self._lock = threading.Lock()
         self._free_at = 0.0
+        self._halved_at = -math.inf
 
     @property
     def most(self) -> int:
@@ -55,9 +57,17 @@ class Pace:
             wait = start - now
         wait_asking(wait, self._clock, gate)
 
-    def halve(self) -> None:
-        """Slow down, because the store said so."""
+    def halve(self, sent: float) -> None:
+        """Slow down, because the store said so.
+
+        Args:
+            sent: The uptime at which the request was sent that was turned away. Of those that were under way together,
+                the first one slows down for all.
+        """
         with self._lock:
+            if sent < self._halved_at:
+                return
+            self._halved_at = self._clock.uptime()
             self.rate = max(min(FLOOR, self.full), self.rate / 2)
 
     def recover(self, requests: int = 1) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import DELETED, GONE, ItemOutcome, Outcome
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
 
 Delete = Callable[[Sequence[ObjectRef]], Mapping[ObjectRef, ItemOutcome]]
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Each(Protocol):
+    """Asks for each item, several at a time."""
+
+    def __call__(self, items: Sequence[Item], ask: Callable[[Item], Result]) -> list[Result]:
+        """Return the answers in the order of the items."""
+
+
+def _one_by_one(items: Sequence[Item], ask: Callable[[Item], Result]) -> list[Result]:
+    return [ask(item) for item in items]
+
+
 _WORST: Final = (
     Outcome.UNKNOWN,
     Outcome.FAILED,
@@ -27,7 +42,12 @@ _WORST: Final = (
 
 
 def purge_keys(
-    client: S3Client, bucket: str, refs: Sequence[ObjectRef], delete: Delete
+    client: S3Client,
+    bucket: str,
+    refs: Sequence[ObjectRef],
+    delete: Delete,
+    *,
+    each: Each = _one_by_one,
 ) -> dict[ObjectRef, ItemOutcome]:
     """Delete every version and marker of these keys, and give each key one outcome. Deletes.
 
@@ -39,21 +59,29 @@ def purge_keys(
         bucket: A versioned bucket.
         refs: Keys without a version.
         delete: Deletes versions and answers for each.
+        each: How the keys are listed: rows are held meanwhile, so several at a time.
     """
     versions: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     outcomes: dict[ObjectRef, ItemOutcome] = {}
     by_key: dict[str, list[ObjectRef]] = {}
     for ref in refs:
         by_key.setdefault(ref.key, []).append(ref)
-    for ref in refs:
+
+    def listed(key: str) -> tuple[ObjectRef, ...] | StoreError:
         try:
-            found = versions_of(client, bucket, [ref.key])[ref.key]
+            return versions_of(client, bucket, [key])[key]
         except StoreError as error:
+            return error
+
+    keys = list(by_key)
+    there = dict(zip(keys, each(keys, listed), strict=True))
+    for ref in refs:
+        found = there[ref.key]
+        if isinstance(found, StoreError):
             outcomes[ref] = ItemOutcome(
-                Outcome.FAILED, "unlisted", f"kept: its versions could not be listed ({error})"
+                Outcome.FAILED, "unlisted", f"kept: its versions could not be listed ({found})"
             )
-            continue
-        if not found:
+        elif not found:
             outcomes[ref] = GONE
         elif any(is_another(same, found[-1]) for same in by_key[ref.key]):
             outcomes[ref] = OVERWRITTEN

@@ -5,7 +5,7 @@ Given to the execute and verify phases only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -22,11 +22,16 @@ from safedelete.s3.listing import written
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
 from safedelete.s3.purge import purge_keys
-from safedelete.s3.versioning import read_bucket, versions_of
+from safedelete.s3.versioning import Versioning, read_bucket, versions_of
 
 LOCKED: Final = "object-lock"
 """Code of a version that Object Lock or a legal hold keeps."""
 
+NULL: Final = "null"
+"""The version that is written over while versioning is suspended; every other one stays as it was written."""
+
+_MAY_BE_LOCKED: Final = frozenset({"AccessDenied", "403", "InvalidRequest"})
+"""How stores refuse to delete a locked version; MinIO says the last."""
 
 REWRITTEN: Final = ItemOutcome(
     Outcome.CHANGED, "rewritten", "written again since it was sealed, with the same content"
@@ -75,7 +80,7 @@ class S3ObjectStore:
         self._pace = Pace(max_delete_rate, clock)
         self._effort = effort or Effort()
         self._lookup = Lookup(connection.reader, workers=workers)
-        self._versioned: dict[str, bool] = {}
+        self._versioning: dict[str, Versioning] = {}
         self._min_age = min_age
         self._always_look = always_look
 
@@ -138,7 +143,7 @@ class S3ObjectStore:
         whole = self._whole(bucket, refs)
         plain = [ref for ref in refs if ref.version is None and ref not in whole]
         current = self._lookup.find(bucket, [ref.key for ref in plain], likely=likely)
-        versions = self._lookup.head(
+        versions = self._lookup.versions(
             bucket, list(dict.fromkeys((ref.key, ref.version) for ref in refs if ref.version is not None))
         )
         seen = {ref: current[ref.key] for ref in plain} | self._versions(bucket, whole)
@@ -149,16 +154,20 @@ class S3ObjectStore:
         keys = frozenset(ref for ref in refs if ref.version is None)
         if not keys or self._modes.get(bucket) != "purge":
             return frozenset()
-        if bucket not in self._versioned:
+        # Where that is not known, listing the versions decides; where that fails too, nothing is deleted or called absent.
+        return frozenset() if self._state(bucket) == "off" else keys
+
+    def _state(self, bucket: str) -> Versioning | None:
+        """Return a bucket's versioning, None while it is not known."""
+        if bucket not in self._versioning:
             try:
                 state = read_bucket(self._connection.reader, bucket)
-            except StoreError as error:
-                state = Unknown(str(error))
+            except StoreError:
+                return None
             if isinstance(state, Unknown):
-                # Listing the versions decides then; where that fails too, nothing is deleted or called absent.
-                return keys
-            self._versioned[bucket] = state.versioning != "off"
-        return keys if self._versioned[bucket] else frozenset()
+                return None
+            self._versioning[bucket] = state.versioning
+        return self._versioning[bucket]
 
     def _versions(self, bucket: str, refs: Collection[ObjectRef]) -> dict[ObjectRef, Sight]:
         """Look for any version of each key: a marker hides what is still there."""
@@ -183,23 +192,64 @@ class S3ObjectStore:
             bucket,
             [ref for ref in refs if ref in whole],
             lambda versions: self._delete_single(bucket, versions, gate),
+            each=self._lookup.each,
         )
         return outcomes | self._delete_single(bucket, [ref for ref in refs if ref not in whole], gate)
 
     def _delete_single(
         self, bucket: str, refs: Sequence[ObjectRef], gate: Gate
     ) -> dict[ObjectRef, ItemOutcome]:
+        watched = self._watched(bucket, refs)
+        # All that name a key go together: a row that does not know its ETag must not take it from one that does.
+        plain: dict[str, list[ObjectRef]] = {}
+        for ref in refs:
+            if ref.version is None and ref in watched:
+                plain.setdefault(ref.key, [])
+        rest: list[ObjectRef] = []
+        for ref in refs:
+            (plain[ref.key] if ref.version is None and ref.key in plain else rest).append(ref)
         outcomes: dict[ObjectRef, ItemOutcome] = {}
-        if self._always_look or bucket not in self._conditional:
-            since = self._since()
-            watched = [ref for ref in refs if ref.etag is not None and ref.version is None]
-            seen = self._see(bucket, watched, Presence.PRESENT)
-            before = {
-                ref.key: outcome for ref, sight in seen.items() if (outcome := _before(ref, sight, since))
-            }
-            # Of all that name it: a row that does not know its ETag must not take it from one that does.
-            outcomes = {ref: before[ref.key] for ref in refs if ref.version is None and ref.key in before}
-        outcomes |= delete_objects(
+        for some in self._in_time(list(plain.values())):
+            outcomes |= self._look_and_delete(bucket, some, watched, gate)
+        if rest:
+            outcomes |= self._look_and_delete(bucket, rest, watched, gate)
+        return outcomes | self._locked(bucket, outcomes)
+
+    def _watched(self, bucket: str, refs: Sequence[ObjectRef]) -> frozenset[ObjectRef]:
+        """Return those that may have been written over since, so that they are looked at right before they are deleted."""
+        looks = self._always_look or bucket not in self._conditional
+        found = {ref for ref in refs if looks and ref.etag is not None and ref.version is None}
+        null = [ref for ref in refs if ref.etag is not None and ref.version == NULL]
+        # S3 takes no condition beside a version, so that no proof helps here.
+        if null and self._state(bucket) != "enabled":
+            found.update(null)
+        return frozenset(found)
+
+    def _in_time(self, groups: Sequence[Sequence[ObjectRef]]) -> Iterator[list[ObjectRef]]:
+        """Cut into what is deleted within about a second: what a look tells is old after that."""
+        start = 0
+        while start < len(groups):
+            some = groups[start : start + self._pace.most]
+            start += len(some)
+            yield [ref for group in some for ref in group]
+
+    def _look_and_delete(
+        self, bucket: str, refs: Sequence[ObjectRef], watched: frozenset[ObjectRef], gate: Gate
+    ) -> dict[ObjectRef, ItemOutcome]:
+        since = self._since()
+        before: dict[tuple[str, str | None], ItemOutcome] = {}
+        for ref, sight in self._see(bucket, [r for r in refs if r in watched], Presence.PRESENT).items():
+            outcome = _before(ref, sight, since)
+            if outcome is not None:
+                before[ref.key, ref.version] = outcome
+        # What of a key could not be checked stays, and would come back to life should the others go.
+        unchecked = {key: outcome for (key, _), outcome in before.items() if outcome.state is Outcome.FAILED}
+        outcomes = {
+            ref: unchecked[ref.key] if ref.key in unchecked else before[ref.key, ref.version]
+            for ref in refs
+            if ref.key in unchecked or (ref.key, ref.version) in before
+        }
+        return outcomes | delete_objects(
             self._connection.deleter,
             bucket,
             [ref for ref in refs if ref not in outcomes],
@@ -209,16 +259,13 @@ class S3ObjectStore:
             pace=self._pace,
             markers=self._modes.get(bucket) == "marker",
         )
-        return outcomes | self._locked(bucket, outcomes)
 
     def _locked(self, bucket: str, outcomes: Mapping[ObjectRef, ItemOutcome]) -> dict[ObjectRef, ItemOutcome]:
         """Tell a version that a lock keeps, which is no failure, from one that the caller may not delete."""
         denied = [
             ref
             for ref, outcome in outcomes.items()
-            if ref.version is not None
-            and outcome.state is Outcome.FAILED
-            and outcome.code in ("AccessDenied", "403")
+            if ref.version is not None and outcome.state is Outcome.FAILED and outcome.code in _MAY_BE_LOCKED
         ]
         sights = self._lookup.head(bucket, [(ref.key, ref.version) for ref in denied])
         return {
@@ -259,14 +306,14 @@ def _is_left(ref: ObjectRef, sight: Sight, since: float | None) -> bool:
     if sight.presence is Presence.ABSENT or _is_another(ref, sight):
         return False
     try:
-        return ref.version is not None or not _is_younger(sight, since)
+        return ref.version not in (None, NULL) or not _is_younger(sight, since)
     except StoreError:
         return True
 
 
 def _is_another(ref: ObjectRef, sight: Sight) -> bool:
     return (
-        ref.version is None
+        ref.version in (None, NULL)
         and ref.etag is not None
         and sight.presence is Presence.PRESENT
         and (sight.etag is None or quoted(sight.etag) != quoted(ref.etag))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.e2e.world import World, before_execute, outcomes, uploads
+from tests.s3.test_odd_keys import ODD, lookalikes
 from tests.worlds import batches_of
 
 SHARED = "shared/one.bin"
@@ -88,6 +90,32 @@ def test_several_columns_and_an_expression_name_several_objects_of_a_row(world: 
     assert world.keys() == {
         key for n in range(4, 13) for key in (f"up/{n:06}.bin", f"up/{n:06}.bin.meta", f"th/{n:06}.png")
     }
+
+
+@pytest.mark.parametrize("place", ["postgresql", "sqlite"])
+def test_odd_keys_go_from_the_column_to_the_wire_as_they_are(
+    stub_world: World, request: pytest.FixtureRequest, place: str
+) -> None:
+    """Each of them stands among those that a careless normalisation would take it for, and all of those stay."""
+    store: Any = stub_world.store
+    world: World = stub_world if place == "sqlite" else request.getfixturevalue("pg_world")
+    world.store, world.s3, world.bucket = store, stub_world.s3, stub_world.bucket
+    # The column is narrower than the longest one.
+    odd = [key for key in ODD if len(key) < 512]
+    world.seed(due=len(odd), objects=False)
+    with world.engine.begin() as connection:
+        for number, key in enumerate(odd, 1):
+            connection.execute(sa.update(uploads).where(uploads.c.id == number).values(s3_key=key))
+    neighbours = {like for key in odd for like in lookalikes(key)} - set(odd)
+    later = {f"up/{n:06}.bin" for n in range(len(odd) + 1, 4 * len(odd) + 1)}
+    for key in {*odd, *neighbours, *later}:
+        store.put(world.bucket, key)
+    jobs = world.jobs()
+    world.cli("init", jobs, expect=0)
+    ran = world.cli("run", jobs, "--json", expect=0)
+    assert ran.document["outcomes"]["uploads"]["deleted"] == len(odd)
+    assert store.keys(world.bucket) == neighbours | later
+    assert world.rows() == set(range(len(odd) + 1, 4 * len(odd) + 1))
 
 
 def test_what_is_no_key_keeps_its_row_and_is_counted_by_kind(world: World) -> None:

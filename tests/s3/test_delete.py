@@ -141,6 +141,16 @@ def test_only_the_keys_that_were_turned_away_are_asked_for_again(stub: StubS3) -
     assert sorted(key for keys in asked[1:] for key in keys) == ["b", "d"]
 
 
+@pytest.mark.parametrize("code", ["SlowDownRead", "SlowDownWrite"])
+def test_minios_own_words_for_slow_down_are_heard(stub: StubS3, code: str) -> None:
+    for key in "ab":
+        stub.put("lies", key)
+    stub.script(key_errors({"b": code}))
+    pace = Pace(1000.0, FakeClock())
+    assert set(states(run(stub, refs("lies", *"ab"), pace=pace)).values()) == {"deleted"}
+    assert pace.rate < 1000
+
+
 def test_access_denied_is_final(stub: StubS3) -> None:
     stub.always(key_errors({"b": "AccessDenied"}))
     for key in "abc":
@@ -243,6 +253,52 @@ def test_the_hook_leaves_a_declared_clients_own_deletes_alone(stub: StubS3) -> N
     assert [d["Key"] for d in answer["Deleted"]] == ["a"]
 
 
+def test_credentials_are_renewed_before_the_gate_is_asked_and_not_after_it(stub: StubS3) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    import botocore.session
+    from botocore.credentials import RefreshableCredentials
+
+    happened: list[str] = []
+    expiry = datetime.now(UTC) + timedelta(minutes=1)
+
+    def renewed() -> dict[str, str]:
+        happened.append("renewed")
+        later = datetime.now(UTC) + timedelta(hours=1)
+        return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": later.isoformat()}
+
+    session = botocore.session.Session()
+    session._credentials = RefreshableCredentials("k", "s", "t", expiry, renewed, "test")  # type: ignore[attr-defined]
+    client: Any = session.create_client("s3", endpoint_url=stub.endpoint, region_name="us-east-1")
+    stub.put("lies", "a")
+    outcomes = delete_objects(
+        client, "lies", refs("lies", "a"), gate=lambda: happened.append("gate"), clock=FakeClock()
+    )
+    assert states(outcomes) == {"a": "deleted"}
+    assert happened == ["renewed", "gate"]
+
+
+def test_credentials_that_cannot_be_renewed_leave_each_key_accounted_for(stub: StubS3) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    import botocore.session
+    from botocore.credentials import RefreshableCredentials
+
+    past = datetime.now(UTC) - timedelta(minutes=1)
+
+    def stale() -> dict[str, str]:
+        return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": past.isoformat()}
+
+    session = botocore.session.Session()
+    session._credentials = RefreshableCredentials("k", "s", "t", past, stale, "test")  # type: ignore[attr-defined]
+    client: Any = session.create_client("s3", endpoint_url=stub.endpoint, region_name="us-east-1")
+    outcomes = delete_objects(client, "lies", refs("lies", "a"), gate=Gate(), clock=FakeClock(), effort=QUICK)
+    ((state, code, detail),) = outcomes.values()
+    assert (state, code) == (Outcome.UNKNOWN, "RuntimeError")
+    assert "expired" in detail
+    assert not stub.requests
+
+
 # --- several requests at once ---
 
 
@@ -305,6 +361,82 @@ def test_a_gate_that_closes_waits_for_what_is_under_way_and_sends_nothing_more()
     assert (client.answered, client.under_way) == (2, 0)
 
 
+class Resending:
+    """A declared client whose SDK sends each of several requests again, which are all under way by then."""
+
+    def __init__(self, stub: StubS3, together: int) -> None:
+        from safedelete.s3.client import connect
+
+        self.stub = stub
+        self.together = threading.Barrier(together, timeout=20)
+        self.lock = threading.Lock()
+        self.first = together
+        stub.always(self.answer)
+        retries = {"mode": "standard", "total_max_attempts": 3}
+        self.client = connect(stub.client(retries=retries, max_pool_connections=together)).deleter
+
+    def answer(self, request: Any, honest: Any) -> Any:
+        with self.lock:
+            turned_away = self.first > 0
+            self.first -= turned_away
+        if not turned_away:
+            return honest()
+        self.together.wait()
+        return SLOW_DOWN(request, honest)
+
+    def delete(self, gate: Callable[[], None], keys: int, **effort: Any) -> dict[ObjectRef, Any]:
+        for number in range(keys):
+            self.stub.put("lies", str(number))
+        items = refs("lies", *map(str, range(keys)))
+        effort = {"chunk": 1, "lanes": 3, **effort}
+        return delete_objects(
+            self.client, "lies", items, gate=gate, clock=FakeClock(), effort=Effort(**effort)
+        )
+
+
+def test_the_sdk_has_the_gate_asked_by_the_thread_that_it_belongs_to(stub: StubS3) -> None:
+    threads = list[int]()
+    outcomes = Resending(stub, 3).delete(lambda: threads.append(threading.get_ident()), 7)
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    assert set(threads) == {threading.get_ident()}
+    assert len(threads) == 7 + 3, "each key, and each that was sent again"
+
+
+@pytest.mark.parametrize("passes", [3, 4, 5, 6])
+def test_a_gate_that_closes_while_lanes_ask_for_it_ends_them_all(stub: StubS3, passes: int) -> None:
+    resending = Resending(stub, 3)
+    with pytest.raises(Stopped):
+        resending.delete(Gate(stop_after=passes), 7)
+    assert not [t for t in threading.enumerate() if t.name.startswith("safedelete-delete")]
+    assert stub.counts["DeleteObjects"] == passes
+    assert len(stub.keys("lies")) == 7 - (passes - 3)
+
+
+def test_a_lane_that_fails_or_hangs_leaves_the_others_to_go_on(stub: StubS3) -> None:
+    for number in range(12):
+        stub.put("lies", str(number))
+
+    def some(request: Any, honest: Any) -> Any:
+        match request.keys[0]:
+            case "0":
+                return answering(200, b"", delay=2.0)(request, honest)
+            case "1":
+                return refusing(403, "AccessDenied")(request, honest)
+            case "2":
+                return applied(RESET)(request, honest)
+            case _:
+                return honest()
+
+    stub.always(some)
+    outcomes = run(stub, refs("lies", *map(str, range(12))), effort=Effort(chunk=1, attempts=1))
+    assert states(outcomes) == {str(n): "deleted" for n in range(12)} | {
+        "0": "unknown",
+        "1": "failed",
+        "2": "unknown",
+    }
+    assert stub.keys("lies") == {"0", "1"}
+
+
 def test_what_is_turned_away_by_one_of_several_requests_slows_all_down_once(stub: StubS3) -> None:
     for number in range(8):
         stub.put("lies", str(number))
@@ -314,6 +446,36 @@ def test_what_is_turned_away_by_one_of_several_requests_slows_all_down_once(stub
     assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
     # Two keys turned away; three requests before or after, and two more for those keys, win some of the rate back.
     assert 500 < pace.rate < 1000
+
+
+def test_requests_that_are_turned_away_together_halve_the_rate_once_and_the_next_halves_it_again(
+    stub: StubS3,
+) -> None:
+    clock, together = FakeClock(), threading.Barrier(4, timeout=20)
+
+    def refuse(request: Any, honest: Any) -> Any:
+        together.wait()
+        with stub._lock:
+            clock.time += 1.0
+        return SLOW_DOWN(request, honest)
+
+    def halved(attempts: int) -> float:
+        pace = Pace(1000.0, clock)
+        effort = Effort(chunk=1, attempts=attempts, pause=0.0)
+        delete_objects(
+            reach(stub).deleter,
+            "lies",
+            refs("lies", *"abcd"),
+            gate=Gate(),
+            clock=clock,
+            effort=effort,
+            pace=pace,
+        )
+        return pace.rate
+
+    stub.always(refuse)
+    assert halved(1) == 500
+    assert halved(2) == 250
 
 
 # --- what is sent ---
@@ -445,6 +607,12 @@ def test_a_marker_where_none_was_wanted_is_a_failure() -> None:
     assert outcome.state is Outcome.FAILED
     (outcome,) = scripted(Scripted(answer), [ObjectRef("b", "a")], markers=True).values()
     assert outcome.state is Outcome.DELETED
+
+    def by_its_id_alone(entries: Any) -> Any:
+        return {"Deleted": [{"Key": "a", "DeleteMarkerVersionId": "m"}]}
+
+    (outcome,) = scripted(Scripted(by_its_id_alone), [ObjectRef("b", "a")]).values()
+    assert outcome.state is Outcome.FAILED
 
 
 # --- any answer at all ---

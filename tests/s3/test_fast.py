@@ -76,6 +76,17 @@ def test_a_plain_answer_is_cut_out() -> None:
     assert found is not None
     assert found.records == {"Contents": [{"Key": "a&b", "ETag": '"e"'}]}
     assert (found.root, found.scalars) == ("R", {"X": "1"})
+    for end in (' encoding="utf-8" standalone="yes"?>', " ?>", "?>"):
+        assert _cut_out(f'<?xml version="1.0"{end}<R></R>'.encode(), RECORDS, FIELDS) is not None
+
+
+@pytest.mark.parametrize("encoding", ["ISO-8859-1", "iso-8859-1", "US-ASCII"])
+def test_an_answer_in_another_encoding_is_read_in_that(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?><R><Contents><Key>Ã©</Key></Contents></R>'
+    body = text.encode("latin-1")
+    assert _cut_out(body, RECORDS, FIELDS) is None
+    if "8859" in encoding:
+        assert read_flat(body, RECORDS, FIELDS).records == {"Contents": [{"Key": "Ã©"}]}
 
 
 @pytest.mark.parametrize(

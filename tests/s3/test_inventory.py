@@ -233,6 +233,16 @@ def test_a_missing_report_or_file_is_unknown(stub: StubS3) -> None:
     assert "checksum" in why(stub)
 
 
+@pytest.mark.parametrize("column", ["IsLatest", "IsDeleteMarker"])
+@pytest.mark.parametrize("value", [None, "true", 1])
+def test_a_version_of_which_it_is_not_known_whether_it_is_current_is_unknown(
+    stub: StubS3, column: str, value: object
+) -> None:
+    odd = row("p/a") | {"VersionId": "v", "IsLatest": True, "IsDeleteMarker": False} | {column: value}
+    deliver(stub, as_parquet([odd]), kind="Parquet")
+    assert column in why(stub)
+
+
 def test_a_wrong_checksum_is_unknown(stub: StubS3) -> None:
     deliver(stub, as_csv(ROWS[:2]), as_csv(ROWS[2:]))
     stub.put("inv", data(1), as_csv(ROWS[2:3]))

@@ -65,6 +65,69 @@ def test_what_cannot_be_a_whole_listing_is_an_error(answers: list[Any], prefix: 
         keys(Pages(*answers), prefix)
 
 
+def test_a_listing_that_turns_in_a_circle_is_an_error_however_wide_it_is() -> None:
+    class Circle:
+        turns = 0
+
+        def list_objects_v2(self, **_: Any) -> Any:
+            self.turns += 1
+            return page("a", more=True, token=str(self.turns if self.turns < 30 else 30 + self.turns % 50))
+
+    circle = Circle()
+    with pytest.raises(StoreError, match="given before"):
+        keys(circle)
+    assert circle.turns < 300
+
+
+def test_of_a_long_listing_one_token_is_kept_and_not_all() -> None:
+    import tracemalloc
+
+    class Endless:
+        turns = 0
+
+        def list_objects_v2(self, **_: Any) -> Any:
+            self.turns += 1
+            return page(more=self.turns < 20_000, token=f"{self.turns:1000}")
+
+    found = list_objects(Endless(), "b", "")  # type: ignore[arg-type]
+    next(found)
+    tracemalloc.start()
+    for _ in found:
+        pass
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000, "20,000 tokens have 20 MB"
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("word", ["True", "TRUE", "1", "yes", " true", "", None])
+@pytest.mark.parametrize("versions", [False, True])
+def test_whether_a_listing_goes_on_is_not_guessed(stub: StubS3, word: str | None, *, versions: bool) -> None:
+    name = "ListVersionsResult" if versions else "ListBucketResult"
+    said = "<IsTruncated/>" if word is None else f"<IsTruncated>{word}</IsTruncated>"
+    body = f"<{name}>{said}</{name}>".encode()
+    stub.always(answering(200, body), "ListObjectVersions" if versions else "ListObjectsV2")
+    listing = list_versions if versions else list_objects
+    for client in (reach(stub).reader, connect(stub.client()).reader):
+        with pytest.raises(StoreError, match="neither true nor false"):
+            list(listing(client, "b", ""))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "<Contents><Key>a</Key><Size>abc</Size></Contents>",
+        "<Contents><Key>a</Key><Size/></Contents>",
+        "<EncodingType>url</EncodingType><Contents><Size>1</Size></Contents>",
+    ],
+)
+def test_an_entry_that_the_sdk_stumbles_over_is_an_error_of_the_store(stub: StubS3, entry: str) -> None:
+    body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{entry}</ListBucketResult>".encode()
+    stub.always(answering(200, body), "ListObjectsV2")
+    for client in (reach(stub).reader, reach(stub).deleter):
+        with pytest.raises(StoreError, match="Listing s3://b/") as caught:
+            list(list_objects(client, "b", ""))
+        assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -190,6 +253,27 @@ def test_versions_of_a_key_come_together_oldest_first_over_pages() -> None:
         ("c", ["v9"]),
     ]
     assert client.asked[1]["VersionIdMarker"] == "v5"
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_key_that_a_page_ends_within_stays_one_key_whatever_order_the_store_lists_in(
+    *, empty: bool
+) -> None:
+    """Folder by folder, ``d/x`` comes before ``d-x``, whose bytes come first."""
+    following = {"IsTruncated": True, "NextKeyMarker": "d-x", "NextVersionIdMarker": "v0"}
+    client: Any = Pages(
+        {
+            "IsTruncated": True,
+            "NextKeyMarker": "d-x",
+            "NextVersionIdMarker": "v8",
+            "Versions": [version("d/x", 5, latest=True), version("d-x", 9, latest=True), version("d-x", 8)],
+            "DeleteMarkers": [version("d/y", 7, latest=True)],
+        },
+        *([following] if empty else []),
+        {"IsTruncated": False, "Versions": [version("d-x", 2)], "DeleteMarkers": [version("d-x", 3)]},
+    )
+    found = {v[0].key: [e.version for e in v] for v in by_key(list_versions(client, "b", ""))}
+    assert found == {"d/x": ["v5"], "d/y": ["v7"], "d-x": ["v2", "v3", "v8", "v9"]}
 
 
 def test_a_version_listing_without_a_key_marker_is_an_error() -> None:

@@ -10,7 +10,7 @@ from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import Outcome
 from safedelete.ports import Presence
 from safedelete.s3.store import S3ObjectStore
-from safedelete.testing.servers import Moto, SeaweedFS
+from safedelete.testing.servers import Moto, SeaweedFS, StubS3
 from tests.s3.support import QUICK, FakeClock, Gate, reach
 
 
@@ -107,3 +107,24 @@ def test_versions_that_cannot_be_listed_are_kept(server: SeaweedFS | Moto, bucke
     assert (outcome.state, outcome.code) == (Outcome.FAILED, "unlisted")
     assert len(versions(server, bucket)) == 1
     assert store.presence([ref])[ref] is Presence.UNKNOWN
+
+
+def test_the_versions_of_many_keys_are_listed_several_at_a_time_and_of_each_key_once(stub: StubS3) -> None:
+    import threading
+
+    stub.create_bucket("v", versioned=True)
+    refs = []
+    for number in range(24):
+        stub.put("v", str(number))
+        refs += [ObjectRef("v", str(number)), ObjectRef("v", str(number), size=1)]
+    together = threading.Barrier(8, timeout=20)
+
+    def meeting(_: Any, honest: Any) -> Any:
+        together.wait()
+        return honest()
+
+    stub.always(meeting, "ListObjectVersions")
+    outcomes = purging(stub, "v").delete(refs, gate=Gate())
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    assert stub.counts["ListObjectVersions"] == 24
+    assert not list(stub.versions("v").all())

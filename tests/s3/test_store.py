@@ -80,6 +80,29 @@ def test_looking_again_at_a_thousand_objects_takes_a_few_requests(stub: StubS3) 
     assert stub.counts["ListObjectsV2"] <= 2
 
 
+def test_at_a_slow_rate_each_object_is_looked_at_within_seconds_of_its_delete(stub: StubS3) -> None:
+    from safedelete.testing.servers.faults import Answer, delete_result
+
+    refs = fill(stub, "b", *[f"{n:02}" for n in range(40)])
+    clock = FakeClock()
+    store = S3ObjectStore(reach(stub), clock=clock, effort=QUICK, max_delete_rate=4)
+
+    def gate() -> None:
+        # Written over while the first ones are deleted, in a store that ignores conditions.
+        if clock.time >= 2 and stub.keys("b") & {"39"}:
+            stub.put("b", "39", b"written since")
+
+    def ignoring(request: Any, _: Any) -> Any:
+        for key in request.keys:
+            stub._buckets["b"].pop(key, None)
+        return Answer(200, delete_result(deleted=request.keys))
+
+    stub.always(ignoring)
+    outcomes = store.delete(refs, gate=gate)
+    assert {r.key for r, o in outcomes.items() if o.state is Outcome.CHANGED} == {"39"}
+    assert stub.keys("b") == {"39"}
+
+
 def test_several_buckets_are_told_apart(stub: StubS3) -> None:
     refs = fill(stub, "one", "a") + fill(stub, "two", "b")
     fill(stub, "one", "b")
@@ -135,6 +158,15 @@ def test_no_key_of_a_missing_bucket_is_called_absent(server: SeaweedFS | Moto) -
     assert set(store.presence(refs).values()) == {Presence.UNKNOWN}
     assert set(store.remaining(refs).values()) == {Presence.UNKNOWN}
     assert len(store.remaining(refs)) == 40
+
+
+@pytest.mark.parametrize("header", [{"x-amz-missing-meta": "abc"}, {"x-amz-mp-parts-count": "many"}])
+def test_an_answer_that_the_sdk_stumbles_over_is_unknown(stub: StubS3, header: dict[str, str]) -> None:
+    from safedelete.testing.servers.faults import Answer
+
+    (ref,) = fill(stub, "b", "a")
+    stub.always(lambda *_: Answer(200, b"", header), "HeadObject")
+    assert store_on(reach(stub)).presence([ref]) == {ref: Presence.UNKNOWN}
 
 
 def test_an_unreachable_store_knows_nothing() -> None:
@@ -232,7 +264,147 @@ def test_the_listing_wins_over_a_store_that_only_says_deleted(stub: StubS3) -> N
     assert store.remaining(refs) == dict.fromkeys(refs, Presence.PRESENT)
 
 
+def test_versions_that_are_left_are_found_by_listing_them(stub: StubS3) -> None:
+    stub.create_bucket("v", versioned=True)
+    for number in range(2000):
+        stub.put("v", f"p/{number:04}")
+    made = {key: version.name for key, version in stub.versions("v").all()}
+    refs = [ObjectRef("v", key, None, made[key]) for key in sorted(made)]
+    store = store_on(reach(stub), modes={"v": "purge"})
+    for ref in refs:
+        if ref.key not in ("p/0007", "p/1999"):
+            stub.versions("v").remove(ref.key, str(ref.version))
+    assert {r.key: p for r, p in store.remaining(refs).items()} == {
+        "p/0007": Presence.PRESENT,
+        "p/1999": Presence.PRESENT,
+    }
+    assert dict(stub.counts) == {"ListObjectVersions": 1}
+
+
+def test_versions_in_a_crowd_are_asked_for_one_by_one(stub: StubS3) -> None:
+    stub.create_bucket("v", versioned=True)
+    refs = []
+    for number in range(20):
+        stub.put("v", f"p/{number:04}-old")
+        refs.append(
+            ObjectRef("v", f"p/{number:04}-old", None, stub.versions("v").of(f"p/{number:04}-old")[0].name)
+        )
+    for number in range(4000):
+        stub.put("v", f"p/0001-{number:04}")
+    for ref in refs[5:]:
+        stub.versions("v").remove(ref.key, str(ref.version))
+    store = store_on(reach(stub), modes={"v": "purge"})
+    assert list(store.remaining(refs)) == refs[:5]
+    assert stub.counts["HeadObject"] >= 10
+
+
+def test_versions_are_asked_for_one_by_one_where_they_may_not_be_listed(stub: StubS3) -> None:
+    stub.create_bucket("v", versioned=True)
+    refs = []
+    for number in range(20):
+        stub.put("v", f"p/{number:04}")
+        refs.append(ObjectRef("v", f"p/{number:04}", None, stub.versions("v").of(f"p/{number:04}")[0].name))
+    stub.always(refusing(403, "AccessDenied"), "ListObjectVersions")
+    assert list(store_on(reach(stub), modes={"v": "purge"}).remaining(refs)) == refs
+
+
+# --- suspended versioning ---
+
+
+def test_a_null_version_written_over_while_versioning_is_suspended_is_kept(
+    weed: SeaweedFS, bucket: str
+) -> None:
+    weed.create_bucket(bucket)
+    client = weed.client()
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    first = client.put_object(Bucket=bucket, Key="a", Body=b"1")
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    refs = [ObjectRef(bucket, "a", first["ETag"], first["VersionId"])]
+    refs += [
+        ObjectRef(bucket, key, client.put_object(Bucket=bucket, Key=key, Body=b"2")["ETag"], "null")
+        for key in ("a", "b")
+    ]
+    client.put_object(Bucket=bucket, Key="a", Body=b"written since")
+    store = store_on(reach(weed), modes={bucket: "purge"}, conditional=[bucket])
+    outcomes = store.delete(refs, gate=Gate())
+    assert [(o.state, o.code) for o in outcomes.values()] == [
+        (Outcome.DELETED, ""),
+        (Outcome.CHANGED, "overwritten"),
+        (Outcome.DELETED, ""),
+    ]
+    assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"written since"
+    assert not store.remaining(refs), "what was written since is not a residue"
+
+
+class Suspended:
+    """A suspended bucket whose versions cannot be looked at."""
+
+    def __init__(self, status: str = "Suspended") -> None:
+        self.status = status
+        self.deleted: list[Any] = []
+
+    def get_bucket_versioning(self, **_: Any) -> Any:
+        return {"Status": self.status}
+
+    def get_object_lock_configuration(self, **_: Any) -> Any:
+        return {}
+
+    def get_bucket_replication(self, **_: Any) -> Any:
+        return {}
+
+    def head_object(self, **_: Any) -> Any:
+        raise OSError("no answer")
+
+    def delete_objects(self, *, Delete: Any, **_: Any) -> Any:  # boto3's name
+        self.deleted += Delete["Objects"]
+        return {"Deleted": Delete["Objects"]}
+
+
+def test_a_key_whose_null_version_cannot_be_looked_at_stays_whole() -> None:
+    client: Any = Suspended()
+    refs = [
+        ObjectRef("b", "a", '"1"', "null"),
+        ObjectRef("b", "a", '"2"', "v2"),
+        ObjectRef("b", "c", '"3"', "v3"),
+    ]
+    store = store_on(Connection(client, client, "http://127.0.0.1", ""), modes={"b": "purge"})
+    outcomes = store.delete(refs, gate=Gate())
+    assert [(o.state, o.code) for o in outcomes.values()] == [
+        (Outcome.FAILED, "unverified"),
+        (Outcome.FAILED, "unverified"),
+        (Outcome.DELETED, ""),
+    ]
+    assert [entry["Key"] for entry in client.deleted] == ["c"]
+
+
+def test_a_null_version_from_before_versioning_costs_no_look() -> None:
+    client: Any = Suspended("Enabled")
+    store = store_on(Connection(client, client, "http://127.0.0.1", ""), modes={"b": "purge"})
+    (outcome,) = store.delete([ObjectRef("b", "a", '"1"', "null")], gate=Gate()).values()
+    assert outcome.state is Outcome.DELETED
+
+
 # --- locks ---
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "InvalidRequest"])
+@pytest.mark.parametrize("held", [True, False])
+def test_a_refused_version_is_blocked_where_a_lock_is_seen_and_failed_where_none_is(
+    code: str, *, held: bool
+) -> None:
+    """MinIO refuses a locked version as an invalid request."""
+
+    class Refusing(Suspended):
+        def head_object(self, **_: Any) -> Any:
+            return {"ObjectLockLegalHoldStatus": "ON"} if held else {}
+
+        def delete_objects(self, *, Delete: Any, **_: Any) -> Any:  # boto3's name
+            return {"Errors": [{**entry, "Code": code} for entry in Delete["Objects"]]}
+
+    client: Any = Refusing("Enabled")
+    store = store_on(Connection(client, client, "http://127.0.0.1", ""), modes={"b": "purge"})
+    (outcome,) = store.delete([ObjectRef("b", "a", '"1"', "v1")], gate=Gate()).values()
+    assert (outcome.state, outcome.code) == ((Outcome.BLOCKED, LOCKED) if held else (Outcome.FAILED, code))
 
 
 @pytest.mark.parametrize("hold", ["COMPLIANCE", "GOVERNANCE", "legal hold"])

@@ -41,8 +41,9 @@ TESTS = [
         "say",
     )
 ]
-OPTIONS = ["-qq", "--noconftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time."""
+OPTIONS = ["-qq", "--noconftest", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time. pytest's own import hook stays
+out: it would load the package's modules, whose plugin it knows, before the mutant's loader is asked."""
 
 SAFE = {"frozen", "slots", "strict", "kw_only"}
 """Flags that guard against a programmer's slip and never change a number: whether a dataclass is immutable and has

@@ -257,4 +257,5 @@ def _span(span: timedelta) -> str:
     for unit, size in (("days", DAY), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1))):
         if span >= size:
             return f"{span / size:,.2f} {unit}"
-    return f"{span.total_seconds():,.0f} seconds"
+    seconds = round(span.total_seconds())
+    return f"{seconds} second{'s' * (seconds != 1)}"

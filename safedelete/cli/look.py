@@ -128,14 +128,22 @@ def accept(decision: Decision, run: str, file: str | None) -> list[str]:
         run: The sealed run's id.
         file: The job file, quoted for a shell; None where none was named.
     """
-    stuck = never_acceptable(codes_of(decision.findings))
-    if stuck or decision.plan.digest is None:
-        why = ", ".join(stuck) or "A plan whose keys were not sealed"
+    if not acceptable(decision):
+        why = ", ".join(_stuck(decision)) or "A plan whose keys were not sealed"
         return [f"{why} cannot be approved: repair it, then plan again."]
     return [
         f"To accept this plan once: {approval_command(run, file)}",
         "    --one-off when it must not count as usual; --usual when it is how nights will be from now on",
     ]
+
+
+def acceptable(decision: Decision) -> bool:
+    """Whether a person may accept a refused plan at all: it is sealed, and says nothing that nobody can judge."""
+    return decision.plan.digest is not None and not _stuck(decision)
+
+
+def _stuck(decision: Decision) -> list[str]:
+    return never_acceptable(codes_of(decision.findings))
 
 
 def approval_command(run: str, file: str | None) -> str:
@@ -256,4 +264,5 @@ def _span(span: timedelta) -> str:
     for unit, size in (("days", DAY), ("hours", timedelta(hours=1)), ("minutes", timedelta(minutes=1))):
         if span >= size:
             return f"{span / size:,.2f} {unit}"
-    return f"{span.total_seconds():,.0f} seconds"
+    seconds = round(span.total_seconds())
+    return f"{seconds} second{'s' * (seconds != 1)}"

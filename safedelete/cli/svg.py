@@ -197,8 +197,8 @@ def _limit_said(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[st
     above = limit > frame.scale.top
     said = f"limit {limit:,.0f} {unit}{', above this chart' if above else ''}"
     y = (TOP if above else frame.y(limit)) - 4
-    right = frame.x(frame.runs)
-    # To the left of where it ends, unless the text would run into the axis.
+    right = frame.x(frame.runs - 1)
+    # To the left of the last bar, which may be the one that is higher, unless the text would run into the axis.
     fits = right - LEFT >= len(said) * CHARACTER
     x, kind = (right, "said end") if fits else (LEFT + 4, "said")
     yield f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{said}</text>'

@@ -15,6 +15,7 @@ from safedelete.cli.chart import chart, glyphs
 from safedelete.cli.document import item_document
 from safedelete.cli.look import (
     accept,
+    acceptable,
     attention,
     execute_command,
     pictures,
@@ -288,12 +289,11 @@ def _waits(record: RunRecord, approval: Approval | None, file: str | None, now: 
     lines = ["", "Nothing was deleted."]
     refused = isinstance(record.decision, Refused)
     over = now is not None and now >= record.started_at + APPROVAL_WINDOW
-    if over or record.state is RunState.EXPIRED:
+    if (over or record.state is RunState.EXPIRED) and (not refused or acceptable(record.decision)):
         waited = "an approval" if refused and approval is None else "its execution"
         lines.append(f"It waited for {waited} for 24 hours, and that is over. To plan again:")
         return [*lines, f"    {save_command(record.job, file)}"]
-    approved = approval is not None and (now is None or now < approval.expires_at)
-    if refused and not approved:
+    if refused and not (approval is not None and (now is None or now < approval.expires_at)):
         return lines + accept(record.decision, record.run, file)
     return [*lines, f"To execute exactly what was sealed: {execute_command(record.run, file)}"]
 

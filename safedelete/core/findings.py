@@ -213,7 +213,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "A portion of a backlog",
         "warn",
         "per_run takes the oldest items of a whole that is decided as a whole.",
-        "Nothing; the message says how many more runs it takes.",
+        "There is nothing to do; the message says how many more runs it takes.",
     ),
     "SD307": Kind(
         "Approval does not apply",
@@ -225,7 +225,7 @@ FINDINGS: Final[Mapping[str, Kind]] = {
         "History left out",
         "warn",
         "Some earlier runs carry numbers or instants that cannot be true, or appear twice, and were left out.",
-        "Look at them with `safedelete history`; two ledgers may have been joined.",
+        "Look at them with `safedelete history FILE`; two ledgers may have been joined.",
     ),
     "SD309": Kind(
         "Nothing under the prefix",

@@ -362,7 +362,7 @@ def _whole(instant: datetime) -> bool:
 
 
 def _at(instant: datetime) -> str:
-    return instant.isoformat(timespec="minutes")
+    return instant.isoformat(timespec="seconds")
 
 
 def _period(period: timedelta | None) -> str:

@@ -118,7 +118,7 @@ def transition(now: RunState, to: RunState) -> RunState:
     if to not in TRANSITIONS[now]:
         raise LedgerError(
             f"A run that is {now.value} cannot become {to.value}.",
-            hint="The ledger and this process disagree; look at the run with `safedelete show`.",
+            hint="The ledger and this process disagree; look at the run with `safedelete show RUN`.",
             deleted=None,
         )
     return to

@@ -115,7 +115,7 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise LedgerError(
             "A sealed batch in the ledger does not match its checksum.",
-            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
+            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN --reason ...`) and plan again.",
         )
     try:
         document = json.loads(_unpacked(data))
@@ -140,7 +140,7 @@ def decode(data: bytes, sha256: str) -> RowBatch | ObjectBatch:
     ) as error:
         raise LedgerError(
             f"A sealed batch in the ledger cannot be read: {error!r}.",
-            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN`) and plan again.",
+            hint="The ledger was damaged or edited. Cancel the run (`safedelete cancel RUN --reason ...`) and plan again.",
         ) from error
     return batch
 

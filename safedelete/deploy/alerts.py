@@ -79,7 +79,7 @@ class Alarms:
             self._rule(
                 "GuardRefused",
                 f"{self._of_newest(refused)} == 1",
-                "the guard refused the last run; nothing was deleted. `safedelete history` says why.",
+                "the guard refused the last run; nothing was deleted. `safedelete history FILE` says why.",
             ),
             self._rule(
                 "Missed",

@@ -143,7 +143,7 @@ def damaged(where: str, error: Exception) -> LedgerError:
     return LedgerError(
         f"The ledger's {where} cannot be read: {first}.",
         hint="It was damaged, edited, or written by another version. Cancel the run and plan again; "
-        "`safedelete show` lists what is readable.",
+        "`safedelete show RUN` lists what is readable.",
     )
 
 

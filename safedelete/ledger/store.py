@@ -83,7 +83,7 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
         if moved.rowcount != 1:
             raise LedgerError(
                 f"Run {now.run} was changed by another process while this one was about to make it {to.value}.",
-                hint="Look at it with `safedelete show`.",
+                hint="Look at it with `safedelete show RUN`.",
                 deleted=None,
             )
         return self.record(now.run)
@@ -262,7 +262,7 @@ def _columns(change: RunChange) -> dict[str, Any]:
 def _no_batch(ref: BatchRef) -> LedgerError:
     return LedgerError(
         f"There is no open batch {ref.target}/{ref.seq} of run {ref.run}.",
-        hint="Another process dropped its seal or ended it; look at the run with `safedelete show`.",
+        hint="Another process dropped its seal or ended it; look at the run with `safedelete show RUN`.",
         deleted=None,
     )
 

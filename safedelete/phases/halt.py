@@ -37,7 +37,7 @@ def require_sealed(plan: Plan, run: str, ledger: LedgerReader) -> None:
         raise LedgerError(
             f"The sealed batches of run {run} are not those that were approved (digest {found[:12]}, approved "
             f"{(plan.digest or 'none')[:12]}).",
-            hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run}`) and plan again.",
+            hint=f"The ledger was damaged or edited. Cancel the run (`safedelete cancel {run} --reason ...`) and plan again.",
         )
 
 
@@ -64,7 +64,7 @@ def stop_when_denied(
         raise PartialDeleteError(
             f"Not one of the {tried:,} items of a batch that were tried could be deleted: {bad[0].code or bad[0].state.value} "
             f"({bad[0].detail}). The run stopped; later batches were not attempted.",
-            hint="`safedelete check` names the permission that is missing.",
+            hint="`safedelete check FILE` names the permission that is missing.",
             deleted=None,
         )
 

@@ -18,6 +18,7 @@ import safedelete.cli
 from safedelete.cli import text
 from safedelete.cli.app import app
 from safedelete.core.decision import Approval, Approved, Refused
+from safedelete.core.findings import finding
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
 from safedelete.core.run import BatchState, RunState
@@ -142,6 +143,19 @@ def test_show_offers_what_can_be_done_until_its_window_is_over(
     assert "Nothing was deleted." in said
 
 
+def test_a_plan_that_nobody_can_approve_never_waited_for_an_approval() -> None:
+    record = refused()
+    assert record.decision is not None
+    uncounted = replace(record.decision, findings=(finding("SD100", "The history is unknown."),))
+    unsealed = replace(record.decision, plan=replace(record.decision.plan, digest=None))
+    for decision, why in ((uncounted, "SD100"), (unsealed, "A plan whose keys were not sealed")):
+        for hours in (1, 30):
+            now = record.started_at + timedelta(hours=hours)
+            said = text.run(replace(record, decision=decision), None, (), "jobs.py", now)
+            assert said.endswith(f"{why} cannot be approved: repair it, then plan again.")
+            assert "waited" not in said
+
+
 def test_an_approval_that_ended_is_no_longer_offered_for_execution() -> None:
     record = refused()
     assert isinstance(record.decision, Refused)
@@ -178,8 +192,8 @@ def test_every_command_in_the_messages_of_the_command_line_can_be_typed() -> Non
     for name, words in found:
         try:
             parse(words)
-        except click.UsageError as error:
-            pytest.fail(f"{name}: safedelete {shlex.join(words)}: {error.message}")
+        except Exception as error:  # of click, or of the copy that typer brings along
+            pytest.fail(f"{name}: safedelete {shlex.join(words)}: {error}")
 
 
 def test_the_commands_of_each_answer_are_taken_as_they_stand(world: World) -> None:

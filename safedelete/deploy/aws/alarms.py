@@ -85,7 +85,7 @@ def _failed(job: Deployed, ecs: Ecs, whose: Sequence[Mapping[str, str]]) -> dict
     return {
         **_alarm(ecs, job.name, "failed"),
         "AlarmDescription": f"{job.name}: a run failed, was interrupted, crashed, or was refused by the guard. "
-        f"`safedelete history` says which.",
+        f"`safedelete history FILE` says which.",
         "Metrics": [
             {
                 "Id": "bad",

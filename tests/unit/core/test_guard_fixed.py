@@ -161,7 +161,7 @@ def test_a_cutoff_that_drifts_by_less_than_an_hour_a_night_is_found_once_it_is_a
     fine, off = drifting(minutes, nights), drifting(minutes, nights + 1)
     assert codes(look(fine[-1].plan, fine[:-1])) == []
     assert codes(look(off[-1].plan, off[:-1])) == ["SD111"]
-    assert f"since the run of {START:%Y-%m-%dT%H:%M}" in the(look(off[-1].plan, off[:-1]), "SD111").message
+    assert f"since the run of {START:%Y-%m-%dT%H:%M:%S}" in the(look(off[-1].plan, off[:-1]), "SD111").message
 
 
 def test_once_a_step_was_accepted_the_cutoff_is_held_against_what_it_was_from_then_on() -> None:

@@ -75,7 +75,8 @@ def approve(
     if before is not None and before.expires_at > now:
         raise StalePlanError(
             f"Run {record.run} is approved already, by {before.who} until {before.expires_at:%Y-%m-%d %H:%M} UTC: {before.reason}",
-            hint=f"`safedelete execute {record.run}` executes it; `safedelete cancel {record.run}` takes it back.",
+            hint=f"`safedelete execute {record.run} --file FILE` executes it; `safedelete cancel {record.run} --file FILE "
+            '--reason "..."` takes it back.',
         )
     broken = refusing(record.decision.findings)
     never = never_acceptable(codes_of(broken))

@@ -52,7 +52,9 @@ class SafeDeleteError(Exception):
         if self.processed:
             return self.processed
         if self.deleted is None:
-            return "What was deleted could not be determined; `safedelete show RUN` lists what the ledger knows."
+            return (
+                "What was deleted could not be determined; `safedelete show RUN` lists what the ledger knows."
+            )
         if self.deleted == 0:
             return "Nothing was deleted."
         return f"{self.deleted:,} item(s) were deleted before this."

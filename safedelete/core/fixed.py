@@ -326,13 +326,20 @@ def _difference(last: Plan, plan: Plan) -> str:
             continue
         if earlier.period != target.period:
             said.append(f"{name}: retention {_period(earlier.period)}, now {_period(target.period)}")
-        if earlier.statement != target.statement:
+        if _timeless(earlier) != _timeless(target):
             said.append(f"{name}: the predicate reads differently")
     if last.portion != plan.portion:
         said.append(f"per_run {_portion(last.portion)}, now {_portion(plan.portion)}")
     if not said:
         said.append("the owned keys, mode=, size=, may_touch= or another option differ")
     return f": {'; '.join(said)}"
+
+
+def _timeless(target: TargetPlan) -> str:
+    """Return the predicate without the cutoff, which moves each night: a listing in words holds its instant."""
+    return (
+        target.statement if target.cutoff is None else target.statement.replace(target.cutoff.isoformat(), "")
+    )
 
 
 def _portion(portion: int | None) -> str:

@@ -311,7 +311,11 @@ def _looks_like_calendar(line: str) -> bool:
 def _refuse_unknown(line: str) -> NoReturn:
     fields = len(line.split())
     if line.lower().startswith("at("):
-        refuse(line, "at(...) runs once, which is no schedule.", "Use `safedelete run FILE NAME` for a single run.")
+        refuse(
+            line,
+            "at(...) runs once, which is no schedule.",
+            "Use `safedelete run FILE NAME` for a single run.",
+        )
     if fields == 6:
         refuse(line, "it has 6 fields; a crontab line has 5.", f"For AWS write cron({line}).")
     refuse(

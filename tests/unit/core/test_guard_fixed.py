@@ -11,7 +11,7 @@ import pytest
 from safedelete.core.findings import FINDINGS
 from safedelete.core.guard import decide
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Cascade, PastRun, Unknown
+from safedelete.core.plan import Cascade, PastRun, Plan, Unknown
 from safedelete.errors import ConfigError
 from tests.unit.core.guard_cases import (
     DAY,
@@ -111,6 +111,22 @@ def test_changed_definition_refuses_and_says_what_changed() -> None:
     assert codes(decision)[:2] == ["SD110", "SD111"]
     assert "retention 90 days, now 9 days" in the(decision, "SD110").message
     assert the(decision, "SD110").numbers["run"] == "run-29.000"
+
+
+def test_a_listing_whose_instant_alone_moved_is_no_predicate_that_reads_differently() -> None:
+    def prefix(night: int, words: str, days: int, **more: Any) -> Plan:
+        cutoff = START + night * DAY - days * DAY
+        statement = f"objects under s3://acme/tmp/{words} last modified before {cutoff.isoformat()}"
+        return plan(night, cutoff=cutoff, period=days * DAY, statement=statement, kind="objects", **more)
+
+    history = [ran(prefix(n, "", 30)) for n in range(30)]
+    shorter = the(look(prefix(30, "", 20, fingerprint="two"), history), "SD110").message
+    assert "retention 30 days, now 20 days" in shorter
+    assert "reads differently" not in shorter
+    wider = the(
+        look(prefix(30, " whose key goes on as *.tmp", 30, fingerprint="two"), history), "SD110"
+    ).message
+    assert "reads differently" in wider
 
 
 def test_changed_definition_refuses_an_empty_plan_too_or_it_would_pass_unseen_next_time() -> None:
@@ -370,7 +386,7 @@ def test_messages_say_of_what_and_how_much() -> None:
     assert "100 of 150 (66.7% of what matches at any age)" in message("SD114", ageless=150)
     assert "100 of 1,000 (10.0%)" in message("SD102", Guard(max_fraction=0.05), total=1000)
     changed = message("SD110", fingerprint="two", statement="DELETE more")
-    assert "(run-29.000, 2026-02-03T03:15+00:00)" in changed
+    assert "(run-29.000, 2026-02-03T03:15:00+00:00)" in changed
     assert changed.endswith("events: the predicate reads differently.")
     unseen = message("SD110", fingerprint="two")
     assert "reads differently" not in unseen
@@ -405,6 +421,9 @@ def test_a_prefix_under_which_nothing_lies_is_told_of_and_one_of_young_objects_a
 
     assert "SD309" in under(0)
     assert "SD309" not in under(1)
+    assert "SD309" not in codes(look(plan(30, 0, total=0), USUAL), "warn"), (
+        "an empty table is no misspelt prefix"
+    )
 
 
 def test_two_runs_are_enough_to_show_that_a_share_is_usual_and_unlearned_ones_are_none() -> None:

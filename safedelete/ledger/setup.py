@@ -104,7 +104,9 @@ def _refused(engine: Engine, what: str, error: SQLAlchemyError, remedy: str) -> 
         return LedgerUnreachedError(message, hint=AGAIN)
     if denied(error):
         return LedgerError(message, hint=_READ_ONLY if _dialect(engine) == "sqlite" else remedy)
-    return LedgerError(message, hint="`safedelete init FILE --sql` prints the statements; try them by hand.")
+    # Of two that run at once, one finds made what it was about to make.
+    hint = "Run it again. Where it says the same, try by hand the statements that `safedelete init FILE --sql` prints."
+    return LedgerError(message, hint=hint)
 
 
 def _dialect(engine: Engine) -> str:

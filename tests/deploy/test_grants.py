@@ -223,6 +223,19 @@ def test_the_page_on_permissions_grants_a_role_what_is_rendered_for_it(heading: 
     assert rights(section)
 
 
+def test_a_watcher_needs_three_tables_and_nothing_of_the_purged_ones(site: Site) -> None:
+    watcher, tables = site.spec.reader, ("safedelete_meta", "safedelete_run", "safedelete_notice")
+    site.sql(*(f"GRANT SELECT ON {table} TO {watcher}" for table in tables))
+    ended = site.cli("status", site.path, role=watcher)
+    assert ended.code == 0, (ended.out, ended.err)
+    for table in tables:
+        site.sql(f"REVOKE SELECT ON {table} FROM {watcher}")
+        refused = site.cli("status", site.path, role=watcher)
+        assert refused.code == 8, (table, refused.out, refused.err)
+        assert "safedelete render grants FILE" in refused.said
+        site.sql(f"GRANT SELECT ON {table} TO {watcher}")
+
+
 def test_an_operator_pauses_and_a_runner_cannot(site: Site) -> None:
     site.sql(*site.grants)
     pause = ("pause", site.path, "--reason", "moving")

@@ -132,6 +132,15 @@ def test_tables_that_somebody_else_made_are_bound_once_the_named_rights_are_give
     assert "Nothing to create." in done.out
 
 
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_statement_that_fails_for_another_reason_asks_for_no_other_role(place: Place) -> None:
+    # As where another `init` has made it in the meantime: it is not listed, and cannot be made.
+    place.sql(f"CREATE TYPE {lease.name} AS (job text)")
+    ended = place.init()
+    refused(ended, f"{lease.name}: missing", "already exists", "Run it again.", "safedelete init FILE --sql")
+    assert "a role that may" not in ended.said
+
+
 def test_new_tables_come_with_the_command_that_gives_the_roles_their_rights(place: Place) -> None:
     first, again = place.init(), place.init()
     assert f"safedelete render grants {place.path}" in first.out

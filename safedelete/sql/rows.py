@@ -19,7 +19,7 @@ from safedelete.sql.batch import SqlRowTransaction
 from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import KeyColumns, stored
+from safedelete.sql.keys import KeyColumns, as_asked, stored
 from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
@@ -169,7 +169,8 @@ class SqlRows:
                     self.keys.match(keys[start : start + PRESENT_CHUNK])
                 )
                 with self.database.reading(connection):
-                    found.update(self.keys.read(row) for row in connection.execute(statement))
+                    there = dict.fromkeys(map(self.keys.read, connection.execute(statement)))
+                found.update(as_asked(there, frozenset(keys[start : start + PRESENT_CHUNK])))
         return found
 
     @property

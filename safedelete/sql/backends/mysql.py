@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, text
@@ -15,6 +15,25 @@ _ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", 
 _REFERENCED: Final = frozenset({"1451", "1217", "1452", "1216"})
 _LOCKED: Final = frozenset({"1205", "3572"})
 """A deadlock (1213) is not among them: it rolls the whole transaction back, savepoints and held rows included."""
+# Beside the limits, what our statements need whatever the server's defaults or its init_connect say: without foreign keys
+# children would be orphaned without a word, and under a limit of rows an answer would be cut short.
+_READING: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615,"
+    " lock_wait_timeout = :lock, max_execution_time = :statement"
+)
+_READING_MARIADB: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615,"
+    " lock_wait_timeout = :lock, max_statement_time = :statement"
+)
+_BATCH: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock"
+)
+_BATCH_MARIADB: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock, max_statement_time = :statement,"
+    " idle_transaction_timeout = :idle"
+)
 
 
 class MySQL(Backend):
@@ -25,32 +44,23 @@ class MySQL(Backend):
     def begin_reading(self, connection: Connection, timeouts: Timeouts) -> None:
         """The server opens a transaction at its first statement; these, before it, bound it and make it read-only.
 
-        The limit is the session's, which may have been a batch's before and had that one's.
+        The limits are the session's, which may have been a batch's before and had that one's.
         """
-        if getattr(connection.dialect, "is_mariadb", False):
-            limit, value = "max_statement_time", timeouts.read.total_seconds()
+        limits = {"lock": _seconds(timeouts.read), "statement": timeouts.read.total_seconds()}
+        if _is_mariadb(connection):
+            connection.execute(_READING_MARIADB, limits)
         else:
-            limit, value = "max_execution_time", milliseconds(timeouts.read)
-        connection.execute(text(f"SET SESSION {limit} = :value"), {"value": value})
-        connection.execute(text("SET SESSION time_zone = '+00:00'"))
+            connection.execute(_READING, limits | {"statement": milliseconds(timeouts.read)})
         connection.execute(text("SET TRANSACTION READ ONLY"))
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
-        """Settings are for the session; the connection is ours alone."""
-        connection.execute(text("SET SESSION time_zone = '+00:00'"))
-        connection.execute(
-            text("SET SESSION innodb_lock_wait_timeout = :lock"),
-            {"lock": max(1, round(timeouts.lock.total_seconds()))},
-        )
-        if getattr(connection.dialect, "is_mariadb", False):
-            connection.execute(
-                text("SET SESSION max_statement_time = :statement"),
-                {"statement": timeouts.statement.total_seconds()},
-            )
-            connection.execute(
-                text("SET SESSION idle_transaction_timeout = :idle"),
-                {"idle": max(1, round(timeouts.idle.total_seconds()))},
-            )
+        """One round trip for all settings. They are the session's; the connection is ours alone."""
+        limits: dict[str, float] = {"lock": _seconds(timeouts.lock)}
+        if not _is_mariadb(connection):
+            connection.execute(_BATCH, limits)
+            return
+        limits |= {"statement": timeouts.statement.total_seconds(), "idle": _seconds(timeouts.idle)}
+        connection.execute(_BATCH_MARIADB, limits)
 
     def short_locks(self, connection: Connection, timeouts: Timeouts) -> None:
         """A second is the shortest there is."""
@@ -59,7 +69,7 @@ class MySQL(Backend):
 
     def alive(self, connection: Connection) -> Sequence[Any]:
         """The connection's number, and on MariaDB whether its transaction is still open."""
-        open_ = ", @@in_transaction" if getattr(connection.dialect, "is_mariadb", False) else ""
+        open_ = ", @@in_transaction" if _is_mariadb(connection) else ""
         return tuple(connection.execute(text(f"SELECT CONNECTION_ID(){open_}")).one())
 
     def now(self, connection: Connection) -> datetime:
@@ -92,8 +102,18 @@ class MySQL(Backend):
     def failure(self, error: BaseException) -> Failure:
         """By the server's error number."""
         number, said = code(error), words(error)
-        if number in _REFERENCED:
+        # HA_ERR_FK_DEPTH_EXCEEDED: InnoDB follows cascades for 15 levels.
+        if number in _REFERENCED or (number in ("1030", "1296") and "error 193 " in said):
             return Failure(Cause.REFERENCED, number, said)
         if number in _LOCKED:
             return Failure(Cause.LOCKED, number, said)
         return Failure(Cause.REFUSED if number in _ROW_ERRORS else Cause.OTHER, number, said)
+
+
+def _is_mariadb(connection: Connection) -> bool:
+    return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def _seconds(time: timedelta) -> int:
+    """Return whole seconds, at least 1: 0 would mean "at once" or "no limit"."""
+    return max(1, round(time.total_seconds()))

@@ -9,6 +9,7 @@ from sqlalchemy.sql import visitors
 
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.backends.base import TableName
+from safedelete.sql.schema import meant_schema
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -161,7 +162,8 @@ class PostgresCatalog:
         """SELECT on every column that the statements name, of the target and of tables in subqueries."""
         found: list[Proof] = []
         for table, names in self._used().items():
-            schema, name = table.schema or self.target.schema.default, table.name
+            name, default = table.name, self.target.schema.default
+            schema = table.schema or meant_schema(self.connection, table) or default
             shown = (
                 self.target.name if table is self.target.table else self.target.schema.display((schema, name))
             )

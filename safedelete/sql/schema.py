@@ -172,6 +172,14 @@ class Schema:
         return name if schema is None or schema == self.default else f"{schema}.{name}"
 
 
+def meant_schema(connection: Connection, table: Table) -> str | None:
+    """Return the schema that a table's name means on PostgreSQL: any of the search_path, not its first alone. Reads only."""
+    if connection.dialect.name != "postgresql":
+        return None
+    found: str | None = connection.execute(_SPACE, {"name": quoted(connection, table)}).scalar()
+    return found
+
+
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -186,14 +194,7 @@ class _Reader:
         self.inspector: Inspector = inspect(connection)
         self.dialect = connection.dialect.name
         self.default = None if self.dialect == "sqlite" else self.inspector.default_schema_name
-        self.target: TableName = (table.schema or self._space(table) or self.default, table.name)
-
-    def _space(self, table: Table) -> str | None:
-        """Return the schema that an unqualified name means on PostgreSQL: any of the search_path, not its first alone."""
-        if self.dialect != "postgresql":
-            return None
-        found: str | None = self.connection.execute(_SPACE, {"name": quoted(self.connection, table)}).scalar()
-        return found
+        self.target: TableName = (table.schema or meant_schema(connection, table) or self.default, table.name)
 
     def schema(self) -> Schema:
         schema, name = self.target

@@ -17,14 +17,18 @@ from unicodedata import combining, normalize
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Date,
+    DateTime,
     Dialect,
     FromClause,
     Integer,
     String,
     Table,
+    Text,
     and_,
     any_,
     bindparam,
+    cast,
     column,
     false,
     func,
@@ -139,8 +143,13 @@ class KeyColumns:
             value: As :func:`stored` reads it.
             key: The key of the row there.
         """
-        place = stored(leading, self.dialect)
-        edge = literal(value, place.type)
+        kind = storage_type(leading.type, self.dialect)
+        if _read_as_text(kind, self.dialect):
+            place = type_coerce(leading, kind)
+            edge: ColumnElement[Any] = cast(literal(value, String()), kind)
+        else:
+            place = stored(leading, self.dialect)
+            edge = literal(value, place.type)
         return or_(place < edge, and_(place == edge, ~self.after(key)))
 
     def between(self, first: Key, last: Key) -> ColumnElement[bool]:
@@ -253,11 +262,18 @@ def stored(expression: ColumnElement[Any], dialect: Dialect) -> ColumnElement[An
     """Return an expression so that what is read of it is the very value that the database compares by.
 
     SQLite keeps whatever was written: a text with its zone, as another program writes it, is read as a time without one, and
-    that one, sent back, is another text, before which no row may lie.
+    that one, sent back, is another text, before which no row may lie. Python has no infinite times, and none before the year 1:
+    PostgreSQL's are read as text.
     """
+    if _read_as_text(storage_type(expression.type, dialect), dialect):
+        return cast(expression, Text())
     if dialect.name == "sqlite":
         return type_coerce(expression, NullType())
     return type_coerce(expression, storage_type(expression.type, dialect))
+
+
+def _read_as_text(kind: TypeEngine[Any], dialect: Dialect) -> bool:
+    return dialect.name == "postgresql" and isinstance(kind, (DateTime, Date))
 
 
 def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from safedelete import Rows, past
 from safedelete.core.item import KeyRows
 from safedelete.core.outcome import Outcome
 from safedelete.core.seal import RowBatch, decode, encode
+from safedelete.errors import BusyError
 from safedelete.sql import Database, SqlRows
 from tests.sql.acts import children, fill, ids, left, sealed, target
 from tests.sql.conftest import AS_OF, Server
@@ -193,3 +194,51 @@ def test_a_tree_deeper_than_innodb_follows_keeps_its_root_alone(server: Server) 
 
 def _tree(table: sa.Table) -> Rows:
     return Rows(table, past(table.c.expires_at), may_touch=["replies"])
+
+
+def test_a_table_that_is_locked_as_a_whole_is_not_waited_for(maria: Server, uploads: sa.Table) -> None:
+    fill(maria, uploads, 2)
+    rows = target(maria, uploads)
+    planned = sealed(rows)
+    batch = rows.begin(AS_OF)
+    with maria.admin.connect() as other:
+        other.exec_driver_sql("LOCK TABLES uploads WRITE")
+        with pytest.raises(BusyError):  # by the timeout of a lock, well before that of a statement
+            batch.hold(planned)
+        other.exec_driver_sql("UNLOCK TABLES")
+    batch.rollback()
+    assert left(maria) == [1, 2]
+
+
+def test_a_child_that_comes_below_a_cycle_is_not_taken_uncounted(maria: Server) -> None:
+    table = sa.Table(
+        "replies",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("parent", sa.Integer, sa.ForeignKey("replies.id", ondelete="CASCADE"), index=True),
+        sa.Column("expires_at", sa.DateTime()),
+    )
+    maria.create(table)
+    due, kept = AS_OF.replace(year=2020, tzinfo=None), AS_OF.replace(year=2040, tzinfo=None)
+    for number in (1, 2, 3):
+        maria.insert(
+            table, {"id": number, "parent": number - 1 or None, "expires_at": due if number == 1 else kept}
+        )
+    came: list[bool] = []
+
+    def insert() -> None:
+        with maria.admin.begin() as other:
+            other.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
+            try:
+                other.exec_driver_sql("INSERT INTO replies (id, parent) VALUES (9, 3)")
+            except sa.exc.OperationalError:
+                return
+        came.append(True)
+
+    rows = SqlRows(_tree(table), maria.open())
+    planned = sealed(rows)
+    with before_the_delete(rows, insert):
+        batch = rows.begin(AS_OF)
+        touched = batch.delete(batch.hold(planned).rows).touched
+        batch.commit()
+    assert touched == {"replies": 3 + len(came)}

@@ -90,6 +90,28 @@ _TEXT_CLOCK: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"'(?!now')(?:[^']|'')*'", re.IGNORECASE)
 
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+_NO_NAMES: Final = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "is",
+        "in",
+        "between",
+        "like",
+        "true",
+        "false",
+        "null",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+    ]
+)
+"""Words of SQL that say nothing about a row by themselves."""
+
 _INNERMOST: Final = re.compile(r"\([^()]*\)")
 _OR: Final = re.compile(r"\bor\b|\|\|", re.IGNORECASE)
 
@@ -226,14 +248,17 @@ def _conditions(predicate: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
 
 
 def _reads(element: object) -> bool:
-    # What text reads, and what a function knows, cannot be told from here.
-    return isinstance(element, (ColumnClause, TextClause, SelectBase, FunctionElement))
+    # What a function knows cannot be told from here, nor what a name in text means; text without a name reads nothing.
+    text = _text(element)
+    if text:
+        return any(word.lower() not in _NO_NAMES for word in _WORD.findall(_QUOTED.sub("''", text)))
+    return isinstance(element, (ColumnClause, SelectBase, FunctionElement))
 
 
 def _is_comparison_with_itself(part: ColumnElement[Any]) -> bool:
     if not isinstance(part, BinaryExpression) or part.operator not in _ALWAYS:
         return False
-    return isinstance(part.left, Column) and part.left is part.right
+    return isinstance(part.left, Column) and part.left.compare(part.right)
 
 
 def _is_not_in_nothing(part: ColumnElement[Any]) -> bool:
@@ -316,7 +341,7 @@ def _loose(predicate: ColumnElement[Any], where: str) -> None:
 
 def _unjoined(predicate: ColumnElement[Any], table: Table, where: str) -> None:
     for element in visitors.iterate(predicate):
-        if not isinstance(element, Exists):
+        if not isinstance(element, Exists) and not _asks_elsewhere(element, predicate):
             continue
         inside = list(visitors.iterate(element))
         if any(_text(part) for part in inside if part is not element and not _is_star(part)):
@@ -329,6 +354,13 @@ def _unjoined(predicate: ColumnElement[Any], table: Table, where: str) -> None:
                 hint="Join it: sqlalchemy.exists().where(Other.id == ThisTable.other_id). A switch for the whole purge is "
                 "Purge(..., pause_when=...).",
             )
+
+
+def _asks_elsewhere(element: object, predicate: ColumnElement[Any]) -> bool:
+    """Whether this is a whole condition, one side of an AND or OR, that holds a query."""
+    if not any(element is part for part in _conditions(predicate)):
+        return False
+    return any(isinstance(part, SelectBase) for part in visitors.iterate(element))
 
 
 def _is_star(element: object) -> bool:

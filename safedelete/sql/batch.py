@@ -81,14 +81,14 @@ class SqlRowTransaction:
         Deletes nothing for good: without the right to lock, the rows are deleted uncommitted, which holds them as well.
         """
         with translated(f"holding {len(rows):,} row(s) of {self.target.name}"):
-            # Without objects there is nothing to come between holding and deleting: one statement does both.
-            self._fallback = not self.target.owned or not self._backend.may_lock(
-                self.connection, self.target.table
-            )
+            at_once = self._at_once()
+            self._fallback = at_once or not self._backend.may_lock(self.connection, self.target.table)
             if self._fallback:
                 self._backend.short_locks(self.connection, self.target.database.timeouts)
-            if isinstance(rows, KeyRows) and self._delete_whole(rows):
+            if at_once and isinstance(rows, KeyRows) and self._delete_whole(rows):
                 return Held(rows, {})
+            # Whoever is not told which rows went looks before and after, and nobody may come between.
+            self._fallback &= self._backend.returns(self.connection)
             sealed = {row.key: row for row in rows}
             found: Mapping[Key, Named | None] = (
                 self._hold_deleting(sealed) if self._fallback else self._hold_locking(sealed)
@@ -113,6 +113,14 @@ class SqlRowTransaction:
             if not self._fallback:
                 self._id = tuple(self._backend.alive(self.connection))
             return Held(tuple(held), missing, names)
+
+    def _at_once(self) -> bool:
+        """Whether one statement may hold and delete: nothing can come between, and nothing has to be looked at before.
+
+        Where children are counted before they go, their parents are locked first, so that no child can come in between.
+        """
+        counted = self._backend.counts_first and self.target.schema.reachable(self.target.schema.table)
+        return not self.target.owned and not counted
 
     def _hold_locking(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named | None]:
         """Lock what still matches, and return what it names; None for just what was sealed."""
@@ -189,7 +197,12 @@ class SqlRowTransaction:
             own.read(row): (bool(row[-1]), owned.read(row[len(own) : -1]))
             for row in self.connection.execute(statement, self._values)
         }
-        return as_asked(found, frozenset(keys))
+        known = as_asked(found, frozenset(keys))
+        if len(keys) > 1 and not known.keys() <= set(keys):
+            # Spelt in a way that only the database can tell; by itself each is the one that was asked for.
+            for key in [key for key in keys if key not in known]:
+                known |= self._look([key])
+        return known
 
     def _classify(
         self,

@@ -161,6 +161,8 @@ def blast_radius(
     taken: ColumnElement[bool],
     count: Callable[[Select[Any]], Count],
     values: Any,
+    *,
+    hold: bool = False,
 ) -> tuple[tuple[Cascade, ...], list[str]]:
     """Return what happens to other tables when these rows go, and what a reader should know. Reads only.
 
@@ -170,14 +172,17 @@ def blast_radius(
         taken: Which of its rows.
         count: Runs a counting query.
         values: The parameters of ``taken``.
+        hold: Lock those of the counted rows that have children of their own, so that none can come after the count.
     """
     schema = target.schema
     radius = BlastRadius(schema, target.table, taken)
     found: list[Cascade] = []
-    walked = walk(target, connection, taken, values) if radius.cyclic else None
+    walked = walk(target, connection, taken, values, hold=hold) if radius.cyclic else None
+    parents = {fk.parent for fk in radius.reachable} if hold else frozenset[TableName]()
     for name in radius.doomed_tables():
         if walked is None:
-            rows: Count = count(radius.deleted(name))
+            counting = radius.deleted(name)
+            rows: Count = count(counting.with_for_update() if name in parents else counting)
         else:
             rows = walked if isinstance(walked, Unknown) else walked.deleted[name]
         found.append(Cascade(schema.display(name), "delete", rows, _via(radius.cascading, name)))
@@ -219,10 +224,11 @@ def create_index(fk: ForeignKey, schema: Schema, backend: Backend, quote: Callab
 
 
 def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key] | KeyRows) -> dict[str, int]:
-    """Count, by table, the rows that foreign keys delete or alter along with these keys. Reads only.
+    """Count, by table, the rows that foreign keys delete or alter along with these keys. Writes nothing.
 
     Raises:
         StoreError: It could not be counted.
+        DBAPIError: Another transaction holds a row that would be counted.
     """
     if not target.schema.reachable(target.schema.table):
         return {}
@@ -230,7 +236,8 @@ def taken_with(target: SqlRows, connection: Connection, keys: Sequence[Key] | Ke
     def count(statement: Select[Any]) -> Count:
         return int(connection.execute(statement).scalar_one())
 
-    found, _ = blast_radius(target, connection, target.keys.match(keys), count, {})
+    hold = target.database.backend.counts_first
+    found, _ = blast_radius(target, connection, target.keys.match(keys), count, {}, hold=hold)
     numbers: dict[str, int] = {}
     for cascade in found:
         if cascade.action == "block":

@@ -9,6 +9,7 @@ from sqlalchemy.sql import visitors
 
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.backends.base import TableName
+from safedelete.sql.schema import meant_schema
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -19,11 +20,22 @@ _OID: Final = text(
     " WHERE n.nspname = :schema AND c.relname = :name"
 )
 _TRIGGERS: Final = text(
-    "SELECT tgname, tgtype FROM pg_trigger"
-    " WHERE tgrelid = :oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 8 = 8 ORDER BY tgname"
+    # Those of the table, and those that one of its partitions has for itself.
+    "SELECT tgname, tgtype FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 8 = 8"
+    " AND (tgrelid = :oid OR tgparentid = 0 AND tgtype & 1 = 1"
+    " AND tgrelid IN (SELECT relid FROM pg_partition_tree(CAST(:oid AS regclass)))) ORDER BY tgname"
+)
+_EATERS: Final = text(
+    "SELECT t.tgname FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid"
+    " WHERE t.tgrelid = :oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 3 = 3"
+    " AND t.tgtype & :event = :event AND p.prosrc ~* '\\mreturn\\s+null\\M' ORDER BY 1"
 )
 _RULES: Final = text(
-    "SELECT rulename FROM pg_rewrite WHERE ev_class = :oid AND ev_type = '4' AND ev_enabled IN ('O', 'A')"
+    "SELECT rulename FROM pg_rewrite WHERE ev_class = :oid AND ev_type::text = :event AND ev_enabled IN ('O', 'A')"
+)
+_UNENFORCED: Final = text(
+    "SELECT DISTINCT c.conname FROM pg_trigger AS t JOIN pg_constraint AS c ON c.oid = t.tgconstraint"
+    " WHERE t.tgrelid = :oid AND c.contype = 'f' AND c.confrelid = :oid AND t.tgenabled NOT IN ('O', 'A') ORDER BY 1"
 )
 _HEIRS: Final = text(
     "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
@@ -31,9 +43,13 @@ _HEIRS: Final = text(
 )
 _SETTINGS: Final = text(
     "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_user,"
-    " current_setting('track_counts')"
+    " current_setting('track_counts'), current_setting('session_replication_role')"
 )
 _ROW, _BEFORE = 1, 2
+_EVENT: Final = {"DELETE": 8, "UPDATE": 16}
+"""By what a foreign key does to the child, as pg_trigger counts it."""
+_RULE: Final = {"DELETE": "4", "UPDATE": "2"}
+"""The same, as pg_rewrite does."""
 _NEEDS: Final = {
     "CASCADE": ("SELECT", "DELETE"),
     "SET NULL": ("SELECT", "UPDATE"),
@@ -48,7 +64,8 @@ class PostgresCatalog:
         self.connection = connection
         self.target = target
         self.preparer = connection.dialect.identifier_preparer
-        self.recovering, self.read_only, self.role, self.counting = connection.execute(_SETTINGS).one()
+        settings = connection.execute(_SETTINGS).one()
+        self.recovering, self.read_only, self.role, self.counting, self.acting = settings
         row = self._table(target.schema.table)
         self.oid, self.kind, self.owner, _, self.filtered, _ = row
         self.triggers = [(name, kind) for name, kind in connection.execute(_TRIGGERS, {"oid": self.oid})]
@@ -60,6 +77,7 @@ class PostgresCatalog:
         return [
             self._writable(),
             self._counted(),
+            self._enforced(),
             self._privilege("DELETE"),
             *self._columns(),
             self._lock(),
@@ -67,6 +85,7 @@ class PostgresCatalog:
             *self._replaced(),
             *self._triggers(),
             *self._foreign_keys(),
+            *self._children(),
         ]
 
     def _table(self, name: TableName) -> Any:
@@ -114,6 +133,19 @@ class PostgresCatalog:
             f"ALTER ROLE {self._grantee()} SET track_counts = on;",
         )
 
+    def _enforced(self) -> Proof:
+        """Foreign keys are triggers, and a session that takes itself for a replica does not fire them."""
+        subject = f"session_replication_role on {self.target.database.name}"
+        if self.acting != "replica":
+            return Proof(subject, Verdict.ALLOWED)
+        return Proof(
+            subject,
+            Verdict.DENIED,
+            "session_replication_role is replica for this role, database or server: no foreign key acts, so deleting a row "
+            "would leave its children without a parent.",
+            f"ALTER ROLE {self._grantee()} SET session_replication_role = origin;",
+        )
+
     def _privilege(self, privilege: str) -> Proof:
         subject = f"{privilege} on {self.target.name}"
         if self._has("has_table_privilege", self.oid, privilege):
@@ -130,7 +162,8 @@ class PostgresCatalog:
         """SELECT on every column that the statements name, of the target and of tables in subqueries."""
         found: list[Proof] = []
         for table, names in self._used().items():
-            schema, name = table.schema or self.target.schema.default, table.name
+            name, default = table.name, self.target.schema.default
+            schema = table.schema or meant_schema(self.connection, table) or default
             shown = (
                 self.target.name if table is self.target.table else self.target.schema.display((schema, name))
             )
@@ -203,7 +236,7 @@ class PostgresCatalog:
         """What stands in the table's place: rules, heirs, a foreign table."""
         found: list[Proof] = []
         table = self._quoted(self.target.schema.table)
-        for (rule,) in self.connection.execute(_RULES, {"oid": self.oid}):
+        for (rule,) in self.connection.execute(_RULES, {"oid": self.oid, "event": _RULE["DELETE"]}):
             found.append(
                 Proof(
                     f"rule {rule} on {self.target.name}",
@@ -265,6 +298,41 @@ class PostgresCatalog:
                         f"{fk.name} ({fk.action}) runs as the child's owner, who lacks {privilege}.",
                         f"GRANT {privilege} ON {self._quoted(fk.child)} TO {self.preparer.quote(owner)};",
                     )
+        return list(found.values())
+
+    def _children(self) -> list[Proof]:
+        """What keeps a foreign key from doing what it says: nobody is told, and the child stays without its parent."""
+        schema = self.target.schema
+        found: dict[str, Proof] = {}
+
+        def deny(what: str, detail: str, remedy: str) -> None:
+            found[what] = Proof(what, Verdict.DENIED, detail, remedy)
+
+        for fk in schema.reachable(schema.table):
+            parent, child = self._quoted(fk.parent), schema.display(fk.child)
+            for (name,) in self.connection.execute(_UNENFORCED, {"oid": self._table(fk.parent)[0]}):
+                deny(
+                    f"foreign key {name} on {schema.display(fk.parent)}",
+                    "Its triggers are disabled, so deleting a row would leave its children without a parent.",
+                    f"ALTER TABLE {parent} ENABLE TRIGGER ALL;",
+                )
+            event = _NEEDS.get(fk.action, ("",))[-1]
+            if event not in _EVENT:
+                continue
+            oid = self._table(fk.child)[0]
+            for (name,) in self.connection.execute(_EATERS, {"oid": oid, "event": _EVENT[event]}):
+                deny(
+                    f"trigger {name} on {child}",
+                    f"{fk.name} ({fk.action}) runs through it, and it can return NULL: then the row would stay without its "
+                    "parent, and without an error.",
+                    f"ALTER TABLE {self._quoted(fk.child)} DISABLE TRIGGER {self.preparer.quote(name)};",
+                )
+            for (name,) in self.connection.execute(_RULES, {"oid": oid, "event": _RULE[event]}):
+                deny(
+                    f"rule {name} on {child}",
+                    f"{fk.name} ({fk.action}) runs through it, so a row may stay without its parent.",
+                    f"ALTER TABLE {self._quoted(fk.child)} DISABLE RULE {self.preparer.quote(name)};",
+                )
         return list(found.values())
 
     def _has(self, function: str, *arguments: Any) -> bool:

@@ -43,11 +43,16 @@ class Walked:
 
 
 def walk(
-    target: SqlRows, connection: Connection, taken: ColumnElement[bool], values: Mapping[str, Any]
+    target: SqlRows,
+    connection: Connection,
+    taken: ColumnElement[bool],
+    values: Mapping[str, Any],
+    *,
+    hold: bool = False,
 ) -> Walked | Unknown:
-    """Count what goes along with the taken rows. Reads only."""
+    """Count what goes along with the taken rows. Writes nothing; locks what it follows if told to hold it."""
     try:
-        walker = _Walker(target, connection)
+        walker = _Walker(target, connection, hold=hold)
         planned = walker.follow(taken, values)
         own = target.schema.table
         deleted = {name: len(found) - (planned if name == own else 0) for name, found in walker.seen.items()}
@@ -58,8 +63,9 @@ def walk(
 
 
 class _Walker:
-    def __init__(self, target: SqlRows, connection: Connection) -> None:
+    def __init__(self, target: SqlRows, connection: Connection, *, hold: bool) -> None:
         self.target = target
+        self.hold = hold
         self.schema = target.schema
         self.connection = connection
         self.reachable = self.schema.reachable(self.schema.table)
@@ -131,6 +137,8 @@ class _Walker:
         )
         width = len(parent_keys)
         statement = select(*parent_keys.raw(), *child_keys.raw()).where(joined, parent_keys.match(parents))
+        if self.hold and fk.action == "CASCADE":
+            statement = statement.with_for_update()
         for row in self.connection.execute(statement):
             yield parent_keys.read(row[:width]), child_keys.read(row[width:])
 

@@ -127,8 +127,8 @@ class Eraser:
             DBAPIError: The failure is not a matter of single rows.
         """
         self._touched.start()
-        self._touched.before(keys)
         try:
+            self._touched.before(keys)
             statement = delete(self.target.table).where(self.target.keys.match(keys), where)
             gone = self.connection.execute(statement, values).rowcount
             self._backend.check_constraints(self.connection)
@@ -190,11 +190,11 @@ class Eraser:
     ) -> Failure | None:
         which = self.target.keys.match(keys) if clause is None else clause
         statement = delete(self.target.table).where(which, where)
-        self._touched.before(keys)
         savepoint = self.connection.begin_nested()
         try:
+            self._touched.before(keys)
             returned = self._run(statement, keys, values)
-            if clause is not None and not returned.keys() <= set(keys):
+            if not returned.keys() <= set(keys):
                 raise _RefusedError(
                     Failure(Cause.REFUSED, "range", "rows that were not planned match as well")
                 )

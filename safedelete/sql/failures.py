@@ -153,6 +153,8 @@ _ABSENT = frozenset({"42P01", "42703", "3F000", "1146", "1054", "1049"})
 
 _HINTS: Mapping[type[StoreError], str] = {
     NoSpaceError: "Make room on the database's disk, or raise its quota; then run again, which goes on from the ledger.",
+    UnfitKeysError: "A value is of another type than the table's column: correct the model's types; where the table has "
+    "changed since the plan was made, plan again.",
     SchemaChangedError: "The schema changed since the plan was made. Correct the job file, and plan again.",
 }
 

@@ -12,18 +12,23 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import ne
 from typing import Any, Final, TypeVar
+from unicodedata import combining, normalize
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Date,
+    DateTime,
     Dialect,
     FromClause,
     Integer,
     String,
     Table,
+    Text,
     and_,
     any_,
     bindparam,
+    cast,
     column,
     false,
     func,
@@ -138,8 +143,13 @@ class KeyColumns:
             value: As :func:`stored` reads it.
             key: The key of the row there.
         """
-        place = stored(leading, self.dialect)
-        edge = literal(value, place.type)
+        kind = storage_type(leading.type, self.dialect)
+        if _read_as_text(kind, self.dialect):
+            place = type_coerce(leading, kind)
+            edge: ColumnElement[Any] = cast(literal(value, String()), kind)
+        else:
+            place = stored(leading, self.dialect)
+            edge = literal(value, place.type)
         return or_(place < edge, and_(place == edge, ~self.after(key)))
 
     def between(self, first: Key, last: Key) -> ColumnElement[bool]:
@@ -252,11 +262,18 @@ def stored(expression: ColumnElement[Any], dialect: Dialect) -> ColumnElement[An
     """Return an expression so that what is read of it is the very value that the database compares by.
 
     SQLite keeps whatever was written: a text with its zone, as another program writes it, is read as a time without one, and
-    that one, sent back, is another text, before which no row may lie.
+    that one, sent back, is another text, before which no row may lie. Python has no infinite times, and none before the year 1:
+    PostgreSQL's are read as text.
     """
+    if _read_as_text(storage_type(expression.type, dialect), dialect):
+        return cast(expression, Text())
     if dialect.name == "sqlite":
         return type_coerce(expression, NullType())
     return type_coerce(expression, storage_type(expression.type, dialect))
+
+
+def _read_as_text(kind: TypeEngine[Any], dialect: Dialect) -> bool:
+    return dialect.name == "postgresql" and isinstance(kind, (DateTime, Date))
 
 
 def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
@@ -279,17 +296,42 @@ def _wide(type_: TypeEngine[Any]) -> TypeEngine[Any]:
 
 
 def as_asked(found: Mapping[Key, Value], asked: Collection[Key]) -> dict[Key, Value]:
-    """Return what was found under the keys it was asked for.
+    """Return what was found by :meth:`KeyColumns.match` under the keys it was asked for.
 
-    Under a collation that ignores case or trailing blanks, a row may answer with its key spelt otherwise: to the
-    database it is the same key, and so it is to us.
+    Under a collation that ignores case, accents or trailing blanks, a row may answer with its key spelt otherwise: to the
+    database it is the same key, and so it is to us. A spelling that could be that of several keys stays as it is.
     """
     strays = [key for key in found if key not in asked]
     if not strays:
         return dict(found)
-    folded = {_folded(key): key for key in asked}
-    return {folded.get(_folded(key), key) if key in strays else key: value for key, value in found.items()}
+    missing = [key for key in asked if key not in found]
+    meant: dict[Key, Key] = {}
+    # Nearest spelling first: where blanks count, 'A' is 'a' and not 'a '.
+    for fold in (_cased, _trimmed, _bare):
+        folded: dict[Key, list[Key]] = {}
+        for key in (*missing, *strays):
+            folded.setdefault(fold(key), []).append(key)
+        pairs = [
+            pair for pair in folded.values() if len(pair) == 2 and (pair[0] in asked) > (pair[1] in asked)
+        ]
+        meant |= {stray: key for key, stray in pairs}
+        missing = [key for key in missing if key not in meant.values()]
+        strays = [key for key in strays if key not in meant]
+    if len(strays) == len(missing) == 1 and any(isinstance(part, str) for part in strays[0]):
+        meant[strays[0]] = missing[0]
+    return {meant.get(key, key): value for key, value in found.items()}
 
 
-def _folded(key: Key) -> Key:
-    return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in key)
+def _cased(key: Key) -> Key:
+    return tuple(part.casefold() if isinstance(part, str) else part for part in key)
+
+
+def _trimmed(key: Key) -> Key:
+    return tuple(part.rstrip() if isinstance(part, str) else part for part in _cased(key))
+
+
+def _bare(key: Key) -> Key:
+    return tuple(
+        "".join(c for c in normalize("NFKD", part) if not combining(c)) if isinstance(part, str) else part
+        for part in _trimmed(key)
+    )

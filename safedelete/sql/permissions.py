@@ -18,7 +18,8 @@ from sqlalchemy.schema import CreateTable
 from safedelete.core.item import ObjectRef
 from safedelete.errors import ConfigError, SafeDeleteError, StoreError
 from safedelete.ports import MOST_SKEW, Proof, Verdict
-from safedelete.sql import predicate
+from safedelete.sql import around, predicate
+from safedelete.sql.around import account
 from safedelete.sql.boot import proving
 from safedelete.sql.catalog import PostgresCatalog
 from safedelete.sql.failures import code, words
@@ -76,6 +77,8 @@ class SqlProber:
                 catalog = PostgresCatalog(connection, target)
                 found += catalog.proofs()
                 may_run_delete = not catalog.fires_on_nothing
+        else:
+            found += self._around()
         found.append(readable)
         if may_run_delete:
             found.append(self._try(f"DELETE on {target.name}", "DELETE", self._delete, as_of))
@@ -107,6 +110,15 @@ class SqlProber:
             self.target.database.close(connection)
         return Proof(subject, Verdict.ALLOWED)
 
+    def _around(self) -> list[Proof]:
+        subject = f"what stands around {self.target.name}"
+        try:
+            with self.target.database.reading() as connection:
+                return list(around.proofs(connection, self.target))
+        except SQLAlchemyError as error:
+            self.target.database.raise_if_cancelled(error, f"proving {subject}")
+            return [Proof(subject, Verdict.UNKNOWN, words(error))]
+
     def _failed(self, subject: str, privilege: str, error: SQLAlchemyError) -> Proof:
         found = code(error)
         denied = found in _DENIED or found.startswith(_DENIED_SQLITE)
@@ -131,7 +143,7 @@ class SqlProber:
         if found in _DENIED and privilege:
             table = target.database.engine.dialect.identifier_preparer.format_table(target.table)
             caller = target.database.caller
-            role = caller if target.database.backend.name == "postgresql" else _account(caller)
+            role = caller if target.database.backend.name == "postgresql" else account(caller)
             return f"GRANT {privilege} ON {table} TO {role};"
         return ""
 
@@ -225,11 +237,6 @@ class SqlProber:
                 subject, Verdict.DENIED, "read_only is on: this is a replica.", "Connect to the primary."
             )
         return Proof(subject, Verdict.ALLOWED)
-
-
-def _account(caller: str) -> str:
-    user, _, host = caller.partition("@")
-    return f"'{user}'@'{host or '%'}'"
 
 
 def _merged(proofs: Sequence[Proof]) -> list[Proof]:

@@ -19,7 +19,7 @@ from safedelete.sql.batch import SqlRowTransaction
 from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import KeyColumns, stored
+from safedelete.sql.keys import KeyColumns, as_asked, stored
 from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
@@ -169,7 +169,8 @@ class SqlRows:
                     self.keys.match(keys[start : start + PRESENT_CHUNK])
                 )
                 with self.database.reading(connection):
-                    found.update(self.keys.read(row) for row in connection.execute(statement))
+                    there = dict.fromkeys(map(self.keys.read, connection.execute(statement)))
+                found.update(as_asked(there, frozenset(keys[start : start + PRESENT_CHUNK])))
         return found
 
     @property
@@ -213,13 +214,19 @@ class SqlRows:
         if time is None:
             return where  # no time: the first by key, which is what a limited scan yields
         oldest = (
-            select(stored(time, self.keys.dialect).label("sd_time"), *self.keys.selected())
+            select(
+                time.label("sd_order"),
+                stored(time, self.keys.dialect).label("sd_time"),
+                *self.keys.selected(),
+            )
             .where(where, time.is_not(None))
             .order_by(time, *self.keys.order())
             .limit(portion)
             .subquery("sd_oldest")
         )
-        edge = select(oldest).order_by(*(c.desc() for c in oldest.c)).limit(1)
+        shown = [c for c in oldest.c if c.name != "sd_order"]
+        last = (oldest.c.sd_order, *shown[1:])
+        edge = select(*shown).order_by(*(c.desc() for c in last)).limit(1)
         with self.database.reading(connection):
             row = connection.execute(edge, predicate.parameters(self.rows, as_of)).first()
         if row is None:
@@ -232,7 +239,14 @@ class SqlRows:
         """Read a page whose every key finds its own row again: one that does not would be called gone when its turn came."""
         for _ in range(PAGE_ATTEMPTS):
             with self.database.reading(connection):
-                found = connection.execute(statement, values).all()
+                try:
+                    found = connection.execute(statement, values).all()
+                except (TypeError, ValueError) as error:
+                    # SQLite keeps any value in any column, and the model's type makes nothing of it.
+                    raise StoreError(
+                        f"A primary key of {self.name} cannot be read as the model's type: {error}.",
+                        hint="Correct the column's type in the model, or the row.",
+                    ) from error
                 keys = KeyRows(self.keys.read_columns(found) if found else ())
                 again = select(func.count()).select_from(self.table).where(self.keys.match(keys))
                 # Rows may go between the two looks, whoever deletes them; then both are made again.

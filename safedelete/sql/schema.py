@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, Inspector, Table, inspect, text
+from sqlalchemy.dialects import mysql
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from sqlalchemy.exc import SAWarning
 from sqlalchemy.sql import visitors
@@ -17,8 +18,13 @@ from sqlalchemy.types import TypeEngine
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 from safedelete.sql.backends.base import TableName
+from safedelete.sql.backends.postgres import quoted
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
+
+_SPACE: Final = text(
+    "SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(:name)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Schema:
         primary_keys: By table.
         names: By table, every column's name.
         types: The target's columns' types, as reflected.
-        kind: ``table``, or ``view`` for a view in the table's place.
+        kind: ``table``, ``partition``, or ``view`` for a view in the table's place.
     """
 
     table: TableName
@@ -100,6 +106,11 @@ class Schema:
                 f"Rows({rows.name}): {rows.name} is a view; what a DELETE on it removes cannot be held to a plan.",
                 hint="Purge the table behind it.",
             )
+        if self.kind == "partition":
+            raise ConfigError(
+                f"Rows({rows.name}): {rows.name} is a partition; PostgreSQL counts what a DELETE touches under the whole table.",
+                hint="Purge the partitioned table, with the partition's own condition in the predicate; or drop the partition.",
+            )
         declared = frozenset(c.name for c in rows.table.primary_key.columns)
         if not any(unique <= declared for unique in self.unique):
             raise ConfigError(
@@ -110,6 +121,13 @@ class Schema:
         used = {c.name for c in rows.table.primary_key.columns}
         for expression in (*rows.predicates, *(c for keys in rows.owns for c in _columns_of(keys))):
             used |= {c.name for c in _columns(expression) if c.table is rows.table}
+        wordy = sorted(name for name in declared if _unordered(self.types.get(name)))
+        if wordy:
+            raise ConfigError(
+                f"Rows({rows.name}): {', '.join(wordy)} is an ENUM whose words are not in the order of the alphabet, or a SET. "
+                "MariaDB and MySQL order it in one way and compare it in another, so rows would be passed over.",
+                hint="Make it a VARCHAR, or bring the words into order.",
+            )
         missing = sorted(used - self.columns)
         if missing:
             raise ConfigError(
@@ -154,6 +172,14 @@ class Schema:
         return name if schema is None or schema == self.default else f"{schema}.{name}"
 
 
+def meant_schema(connection: Connection, table: Table) -> str | None:
+    """Return the schema that a table's name means on PostgreSQL: any of the search_path, not its first alone. Reads only."""
+    if connection.dialect.name != "postgresql":
+        return None
+    found: str | None = connection.execute(_SPACE, {"name": quoted(connection, table)}).scalar()
+    return found
+
+
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -168,18 +194,20 @@ class _Reader:
         self.inspector: Inspector = inspect(connection)
         self.dialect = connection.dialect.name
         self.default = None if self.dialect == "sqlite" else self.inspector.default_schema_name
-        self.target: TableName = (table.schema or self.default, table.name)
+        self.target: TableName = (table.schema or meant_schema(connection, table) or self.default, table.name)
 
     def schema(self) -> Schema:
         schema, name = self.target
         here = self.inspector.has_table(name, schema=schema)
-        kind = "view" if here and name in self.inspector.get_view_names(schema=schema) else "table"
+        partitions = self._partitions()
+        kind = "partition" if self.target in partitions else "table"
+        if here and name in self.inspector.get_view_names(schema=schema):
+            kind = "view"
         described = self.inspector.get_columns(name, schema=schema) if here else []
         columns = frozenset(c["name"] for c in described) if here else None
         indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
-        partitions = self._partitions()
         for space in self._schemas():
             if self.dialect != "sqlite":
                 for table, found in self._multi("get_multi_foreign_keys", space):
@@ -201,7 +229,7 @@ class _Reader:
             table=self.target,
             default=self.default,
             columns=columns,
-            unique=self._unique(keys.get(self.target, ())) if here and kind == "table" else (),
+            unique=self._unique(keys.get(self.target, ())) if here and kind != "view" else (),
             foreign_keys=tuple(foreign),
             indexes=indexes,
             primary_keys=keys,
@@ -256,7 +284,8 @@ class _Reader:
             columns=columns,
             parent=(fk.get("referred_schema") or self.default, fk["referred_table"]),
             referred=tuple(fk["referred_columns"]),
-            action=str(options.get("ondelete") or "NO ACTION").upper(),
+            # PostgreSQL may name the columns behind it: SET NULL (a).
+            action=str(options.get("ondelete") or "NO ACTION").upper().partition(" (")[0],
             deferred=str(options.get("initially") or "").upper() == "DEFERRED",
         )
 
@@ -327,6 +356,13 @@ class _Reader:
             and (schema, index["name"]) not in self._invalid
         ]
         return tuple(found)
+
+
+def _unordered(kind: TypeEngine[Any] | None) -> bool:
+    """Whether a column is compared otherwise than it is ordered."""
+    if isinstance(kind, mysql.SET):
+        return True
+    return isinstance(kind, mysql.ENUM) and kind.enums != sorted(kind.enums, key=str.casefold)
 
 
 def _partial(index: Any) -> bool:

@@ -331,6 +331,9 @@ class Survey:
                 ) from error
             self.notes.append(f"No sample could be read: {words(error)}.")
             return []
+        except (TypeError, ValueError) as error:
+            self.notes.append(f"No sample could be read, for a value is none of the model's type: {error}.")
+            return []
         lines: list[str] = []
         for row in found:
             key = ", ".join(f"{n}={predicate.show(v)}" for n, v in zip(keys.names, row, strict=False))

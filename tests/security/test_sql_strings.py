@@ -35,10 +35,6 @@ EXECUTING = {
 """Calls whose first argument may be an expression, but no text that was put together."""
 
 ALLOWED = {
-    (
-        "sql/backends/mysql.py",
-        "limit",
-    ): "one of two variable names written out two lines above: the servers call it differently",
     ("sql/backends/mysql.py", "open_"): "a fixed column of the question, or nothing",
     (
         "sql/backends/sqlite.py",

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from safedelete import Rows, older_than, past
 from safedelete.core.plan import AgeProfile
 from safedelete.core.seal import RowBatch, decode, encode
+from safedelete.errors import StoreError
 from safedelete.sql import SqlRows
 from tests.sql.acts import keys, survey
 from tests.sql.conftest import AS_OF, Server, aged, stored
@@ -176,3 +177,36 @@ def test_sqlite_key_that_is_null_is_left_out(sqlite: Server) -> None:
     plan = survey(rows)
     assert (plan.eligible, plan.items) == (1, 1)
     assert keys(rows) == [("x",)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
+def test_a_portion_ends_at_times_that_python_does_not_have(pg: Server, kind: str) -> None:
+    times = ["-infinity", "0044-03-15 BC", "2020-01-01", "2020-01-02", "infinity"]
+    pg.sql(
+        f"CREATE TABLE things (id int PRIMARY KEY, at {kind})",
+        *(f"INSERT INTO things VALUES ({9 - i}, '{at}')" for i, at in enumerate(times)),
+    )
+    types: dict[str, Any] = {"timestamp": sa.DateTime(), "timestamptz": sa.DateTime(timezone=True)}
+    table = sa.Table(
+        "things",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", types.get(kind, sa.Date())),
+    )
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    for portion in (1, 2, 3, 4, 5):
+        assert sorted(keys(rows, portion=portion), reverse=True) == [(9,), (8,), (7,), (6,)][:portion]
+    assert survey(rows, portion=1).items == 1
+
+
+def test_a_key_that_the_models_type_cannot_read_is_told(sqlite: Server) -> None:
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("id", sa.DateTime, primary_key=True), sa.Column("at", sa.DateTime)
+    )
+    sqlite.sql(
+        "CREATE TABLE things (id PRIMARY KEY, at timestamp)", "INSERT INTO things VALUES ('x', '0000')"
+    )
+    rows = SqlRows(Rows(table, past(table.c.at)), sqlite.open())
+    assert any("No sample could be read" in note for note in survey(rows).notes)
+    with pytest.raises(StoreError, match="cannot be read as the model's type"):
+        keys(rows)

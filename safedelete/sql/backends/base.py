@@ -52,6 +52,11 @@ class Backend(ABC):
     names_touched: bool = False
     """Whether the server itself says which tables a transaction touched."""
 
+    @property
+    def counts_first(self) -> bool:
+        """Whether what foreign keys take is counted before a delete while other writers go on: nobody says it afterwards."""
+        return self.locks_rows and not self.names_touched
+
     def prepare_engine(self, engine: Engine) -> None:
         """Attach what every new connection of ours needs."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, text
@@ -15,8 +15,25 @@ _ROW_ERRORS: Final = frozenset({"1644", "1048", "1062", "4025", "3819", "1406", 
 _REFERENCED: Final = frozenset({"1451", "1217", "1452", "1216"})
 _LOCKED: Final = frozenset({"1205", "3572"})
 """A deadlock (1213) is not among them: it rolls the whole transaction back, savepoints and held rows included."""
-_ALWAYS: Final = f"time_zone = '+00:00', foreign_key_checks = 1, sql_select_limit = {2**64 - 1}"
-"""Where the server, or its init_connect, says otherwise: rows would be orphaned without a word, and answers cut short."""
+# Beside the limits, what our statements need whatever the server's defaults or its init_connect say: without foreign keys
+# children would be orphaned without a word, and under a limit of rows an answer would be cut short.
+_READING: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615,"
+    " lock_wait_timeout = :lock, max_execution_time = :statement"
+)
+_READING_MARIADB: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615,"
+    " lock_wait_timeout = :lock, max_statement_time = :statement"
+)
+_BATCH: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock"
+)
+_BATCH_MARIADB: Final = text(
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock, max_statement_time = :statement,"
+    " idle_transaction_timeout = :idle"
+)
 
 
 class MySQL(Backend):
@@ -29,22 +46,21 @@ class MySQL(Backend):
 
         The limits are the session's, which may have been a batch's before and had that one's.
         """
-        seconds = timeouts.read.total_seconds()
-        maria = getattr(connection.dialect, "is_mariadb", False)
-        limit = (
-            {"max_statement_time": seconds} if maria else {"max_execution_time": milliseconds(timeouts.read)}
-        )
-        _set(connection, **limit, lock_wait_timeout=max(1, round(seconds)))
+        limits = {"lock": _seconds(timeouts.read), "statement": timeouts.read.total_seconds()}
+        if _is_mariadb(connection):
+            connection.execute(_READING_MARIADB, limits)
+        else:
+            connection.execute(_READING, limits | {"statement": milliseconds(timeouts.read)})
         connection.execute(text("SET TRANSACTION READ ONLY"))
 
     def begin_batch(self, connection: Connection, timeouts: Timeouts) -> None:
         """One round trip for all settings. They are the session's; the connection is ours alone."""
-        lock = max(1, round(timeouts.lock.total_seconds()))
-        limits: dict[str, float] = {"innodb_lock_wait_timeout": lock, "lock_wait_timeout": lock}
-        if getattr(connection.dialect, "is_mariadb", False):
-            limits["max_statement_time"] = timeouts.statement.total_seconds()
-            limits["idle_transaction_timeout"] = max(1, round(timeouts.idle.total_seconds()))
-        _set(connection, **limits)
+        limits: dict[str, float] = {"lock": _seconds(timeouts.lock)}
+        if not _is_mariadb(connection):
+            connection.execute(_BATCH, limits)
+            return
+        limits |= {"statement": timeouts.statement.total_seconds(), "idle": _seconds(timeouts.idle)}
+        connection.execute(_BATCH_MARIADB, limits)
 
     def short_locks(self, connection: Connection, timeouts: Timeouts) -> None:
         """A second is the shortest there is."""
@@ -53,7 +69,7 @@ class MySQL(Backend):
 
     def alive(self, connection: Connection) -> Sequence[Any]:
         """The connection's number, and on MariaDB whether its transaction is still open."""
-        open_ = ", @@in_transaction" if getattr(connection.dialect, "is_mariadb", False) else ""
+        open_ = ", @@in_transaction" if _is_mariadb(connection) else ""
         return tuple(connection.execute(text(f"SELECT CONNECTION_ID(){open_}")).one())
 
     def now(self, connection: Connection) -> datetime:
@@ -86,14 +102,18 @@ class MySQL(Backend):
     def failure(self, error: BaseException) -> Failure:
         """By the server's error number."""
         number, said = code(error), words(error)
-        if number in _REFERENCED:
+        # HA_ERR_FK_DEPTH_EXCEEDED: InnoDB follows cascades for 15 levels.
+        if number in _REFERENCED or (number in ("1030", "1296") and "error 193 " in said):
             return Failure(Cause.REFERENCED, number, said)
         if number in _LOCKED:
             return Failure(Cause.LOCKED, number, said)
         return Failure(Cause.REFUSED if number in _ROW_ERRORS else Cause.OTHER, number, said)
 
 
-def _set(connection: Connection, **values: float) -> None:
-    """Set session variables by one statement, beside those that our statements need whatever the server's defaults are."""
-    named = "".join(f", {name} = :{name}" for name in values)
-    connection.execute(text(f"SET SESSION {_ALWAYS}{named}"), values)
+def _is_mariadb(connection: Connection) -> bool:
+    return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def _seconds(time: timedelta) -> int:
+    """Return whole seconds, at least 1: 0 would mean "at once" or "no limit"."""
+    return max(1, round(time.total_seconds()))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase
 
 from safedelete import Purge, Rows, older_than, past
 from safedelete.errors import ConfigError
@@ -23,6 +24,16 @@ things = sa.Table(
 )
 holds = sa.Table("holds", metadata, sa.Column("thing_id", sa.Integer), sa.Column("active", sa.Boolean))
 c = things.c
+
+
+class Base(DeclarativeBase):
+    metadata = metadata
+
+
+class Thing(Base):
+    __table__ = things
+
+
 aliased = things.alias()
 
 
@@ -46,6 +57,11 @@ def test_an_exists_that_says_the_same_for_every_row_is_refused() -> None:
     assert "does not mention things" in str(refused(~sa.exists().where(holds.c.active)))
     declare(~sa.exists().where(holds.c.thing_id == c.id))
     declare(c.id.not_in(sa.select(holds.c.thing_id)))
+    declare(
+        sa.select(sa.func.count()).select_from(holds).where(holds.c.thing_id == c.id).scalar_subquery() == 0,
+        c.parts < sa.select(sa.func.count()).select_from(holds).scalar_subquery(),
+        sa.literal_column("parts > 1", sa.Boolean),
+    )
     declare(~sa.exists(sa.text("1")).where(sa.text("holds.thing_id = things.id")).select_from(holds))
 
 
@@ -59,6 +75,13 @@ def test_an_exists_that_says_the_same_for_every_row_is_refused() -> None:
         c.parts == c.parts,
         c.id.not_in([]),
         ~c.name.in_([]),
+        Thing.parts == Thing.parts,
+        sa.literal_column("1 = 1", sa.Boolean),
+        sa.literal_column("(NOT false)", sa.Boolean),
+        sa.literal_column("'parts' = 'parts'", sa.Boolean),
+        sa.select(sa.func.count()).select_from(holds).scalar_subquery() > 0,
+        sa.or_(c.done.is_(True), sa.select(sa.func.max(holds.c.thing_id)).scalar_subquery() > 7),
+        sa.literal(1).in_(sa.select(holds.c.thing_id)),
     ],
     ids=str,
 )

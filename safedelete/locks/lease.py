@@ -60,6 +60,7 @@ MARGIN: Final = 0.1
 
 GIVING_BACK: Final = 5.0
 """Seconds that giving a lease back may take."""
+SUSPECTS: Final = "was this process suspended, or does the database not answer?"
 
 
 class server_ms(FunctionElement[int]):  # noqa: N801  # named as the SQL function it stands for
@@ -216,7 +217,7 @@ class HeldLease:
             raise self._gone(self._lost)
         late = self._lock.clock.uptime() - self._deadline
         if late >= 0:
-            raise self._gone(f"it was not renewed in time ({late:.1f} s late; was this process suspended?)")
+            raise self._gone(f"it was not renewed in time ({late:.1f} s late; {SUSPECTS})")
 
     def fence(self, transaction: Transaction | None = None) -> None:
         """Read the lease, in the given transaction where that is on its database. Reads only."""

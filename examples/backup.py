@@ -45,10 +45,15 @@ def dump(run: RunContext, url: URL, file: Path) -> None:
     if url.get_backend_name() == "sqlite":
         copy_sqlite(run, Path(url.database or ""), file)
         return
-    # The password goes by the environment: an argument is what everybody on the host can read.
+    if url.get_backend_name() not in ("postgres", "postgresql"):
+        raise RuntimeError(f"This example dumps PostgreSQL and SQLite, not {url.get_backend_name()}.")
+    # The password goes by the environment: an argument is what everybody on the host can read. What the URL asks of TLS
+    # (sslmode, sslrootcert) holds for the dump too.
     password = {"PGPASSWORD": str(url.password)} if url.password else {}
-    plain = url.set(drivername="postgresql", password=None, query={}).render_as_string()
-    run.exec(["pg_dump", "--format=custom", f"--file={file}", f"--dbname={plain}"], env=password)
+    plain = URL.create("postgresql", url.username, None, url.host, url.port, url.database, url.query)
+    run.exec(
+        ["pg_dump", "--format=custom", f"--file={file}", f"--dbname={plain.render_as_string()}"], env=password
+    )
 
 
 def copy_sqlite(run: RunContext, source: Path, file: Path) -> None:
@@ -56,7 +61,7 @@ def copy_sqlite(run: RunContext, source: Path, file: Path) -> None:
     if run.dry_run:
         run.log.info("would copy", source=str(source))
         return
-    old, new = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(file)
+    old, new = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True), sqlite3.connect(file)
     try:
         old.backup(new, pages=PAGES, progress=lambda _status, _left, _total: run.checkpoint())
     finally:

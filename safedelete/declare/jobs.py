@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError
 from safedelete.core.limits import Guard
 from safedelete.core.schedule import check_zone, parse
 from safedelete.declare.arguments import known_arguments
+from safedelete.declare.function import check_function
 from safedelete.declare.orphans import S3Orphans
 from safedelete.declare.prefix import S3Prefix
 from safedelete.declare.sweeps import check_sweeps
@@ -25,6 +26,7 @@ from safedelete.errors import ConfigError
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 MAX_SEALED: Final = 10_000_000
 GRACE: Final = timedelta(seconds=20)
+LONGEST: Final = timedelta(days=3653)
 
 _REFERENCE: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """From where a declaration looks at the gaps of its schedule: fixed, so that a file loads the same way every day."""
@@ -158,9 +160,9 @@ class Purge:
                 f"{where}: {', '.join(twice)} is a target twice.", hint="Join the predicates with or_()."
             )
         self.targets: tuple[Target, ...] = targets
-        self.timeout = check_positive(timeout, "timeout", where)
+        self.timeout = check_positive(timeout, "timeout", where, most=LONGEST)
         self.schedule = check_schedule(schedule, where, tz=tz, timeout=self.timeout)
-        self.grace = check_positive(grace, "grace", where)
+        self.grace = check_positive(grace, "grace", where, most=LONGEST)
         self.resume_within = check_positive(resume_within, "resume_within", where)
         if guard is not None and not isinstance(guard, Guard):
             raise ConfigError(
@@ -246,9 +248,9 @@ def job(
     """
     where = f"job({name!r})"
     checked = check_name(name, "job")
-    check_positive(timeout, "timeout", where)
+    check_positive(timeout, "timeout", where, most=LONGEST)
     check_schedule(schedule, where, tz=tz, timeout=timeout)
-    check_positive(grace, "grace", where)
+    check_positive(grace, "grace", where, most=LONGEST)
     check_flag(allow_ddl, "allow_ddl", where)
     check_lock(lock, where, None)
 
@@ -257,6 +259,7 @@ def job(
             raise ConfigError(
                 f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
             )
+        check_function(function, where)
         return Job(checked, schedule, timeout, function, tz, grace, lock=lock, allow_ddl=allow_ddl)
 
     return declare
@@ -325,11 +328,12 @@ def check_lock(lock: Any, where: str, database: Engine | URL | str | None) -> Lo
     return kind
 
 
-def check_positive(value: object, name: str, where: str) -> timedelta:
-    """Return a positive duration."""
-    if not isinstance(value, timedelta) or value <= timedelta(0):
+def check_positive(value: object, name: str, where: str, *, most: timedelta = timedelta.max) -> timedelta:
+    """Return a positive duration, one that can be added to today where it has to be."""
+    if not isinstance(value, timedelta) or not timedelta(0) < value <= most:
+        limit = "" if most == timedelta.max else f" of at most {most.days:,} days"
         raise ConfigError(
-            f"{where}: {name}={value!r}; must be a positive timedelta.",
+            f"{where}: {name}={value!r}; must be a positive timedelta{limit}.",
             hint=f"For example {name}=timedelta(minutes=20).",
         )
     return value

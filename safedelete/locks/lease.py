@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from typing import Any, Final
 
@@ -58,6 +58,11 @@ MARGIN: Final = 0.1
 """Share of the lease's length by which the holder's own deadline comes earlier than the database's."""
 
 
+GIVING_BACK: Final = 5.0
+"""Seconds that giving a lease back may take."""
+SUSPECTS: Final = "was this process suspended, or does the database not answer?"
+
+
 class server_ms(FunctionElement[int]):  # noqa: N801  # named as the SQL function it stands for
     """The database's own clock, in milliseconds since 1970."""
 
@@ -78,7 +83,8 @@ def _sqlite(_element: object, _compiler: object, **_: Any) -> str:
 @compiles(server_ms, "mysql")
 @compiles(server_ms, "mariadb")
 def _mysql(_element: object, _compiler: object, **_: Any) -> str:
-    return "CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)"
+    # Not UNIX_TIMESTAMP: it is told a local time, and twice the same one in the hour that winter time repeats.
+    return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)"
 
 
 class LeaseLock:
@@ -211,7 +217,7 @@ class HeldLease:
             raise self._gone(self._lost)
         late = self._lock.clock.uptime() - self._deadline
         if late >= 0:
-            raise self._gone(f"it was not renewed in time ({late:.1f} s late; was this process suspended?)")
+            raise self._gone(f"it was not renewed in time ({late:.1f} s late; {SUSPECTS})")
 
     def fence(self, transaction: Transaction | None = None) -> None:
         """Read the lease, in the given transaction where that is on its database. Reads only."""
@@ -256,17 +262,23 @@ class HeldLease:
         """Stop renewing and let the next run in at once; whoever still holds this object may delete nothing more."""
         self._lost = self._lost or "it was given back"
         self._over.set()
-        self._heart.join(timeout=5)
-        statement = update(table).where(*self._mine()).values(expires_ms=0)
-        try:
-            with self._lock.engine.begin() as connection:
-                _wait_briefly(connection)
-                connection.execute(statement)
-        except SQLAlchemyError:
-            # An unreleased lease only makes the next run wait until it expires.
-            return
+        # A database that hangs keeps the thread, not this run.
+        self._heart.join(timeout=GIVING_BACK)
 
     def _beat(self) -> None:
+        try:
+            self._renew()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        statement = update(table).where(*self._mine()).values(expires_ms=0)
+        # An unreleased lease only makes the next run wait until it expires.
+        with suppress(Exception), self._lock.engine.begin() as connection:
+            _wait_briefly(connection)
+            connection.execute(statement)
+
+    def _renew(self) -> None:
         pause = self._lock.seconds / 4
         while not self._over.wait(pause):
             asked = self._lock.clock.uptime()
@@ -274,8 +286,9 @@ class HeldLease:
                 with self._lock.engine.begin() as connection:
                     _wait_briefly(connection)
                     renewed = connection.execute(self._renewal()).rowcount == 1
-            except SQLAlchemyError:
-                # Not renewed is not lost: the local deadline decides, and a database that answers again renews.
+            except Exception:
+                # Not renewed is not lost: the local deadline decides, and a database that answers again renews. An
+                # Engine of the user's may raise whatever its own way of connecting does.
                 pause = self._lock.seconds / 20
                 continue
             if not renewed:

@@ -89,24 +89,26 @@ class RedisLock:
         keeper = RedisKeeper(client, self.key(job), value, self._seconds)
         asked = self._clock.uptime()
         try:
+            # Who may not run the script could take the key, and would lose it in the middle of the work.
+            keeper.renew()
             found = keeper.take()
             if found is not None:
                 raise self._held(job, found)
+            keeper.renew()
             if not self._warned:
                 self._warned = True
                 _warn_of_eviction(client, job)
-        except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
-            keeper.give_back()
-            raise ConfigError(
-                f"{self._where} refuses us: {error}. The lock of {job} could not be asked for.",
-                hint="Correct the user and password in $SAFEDELETE_REDIS_URL; the user needs GET, SET, PEXPIRE, DEL and EVAL.",
-            ) from error
         except redis.RedisError as error:
             # The request may have been carried out all the same.
             keeper.give_back()
-            raise StoreError(
-                f"{self._where} does not answer: {error}. The lock of {job} could not be asked for.",
-                hint="Check that Redis runs and can be reached from here ($SAFEDELETE_REDIS_URL).",
+            if not _refused(error):
+                raise StoreError(
+                    f"{self._where} does not answer: {error}. The lock of {job} could not be asked for.",
+                    hint="Check that Redis runs and can be reached from here ($SAFEDELETE_REDIS_URL).",
+                ) from error
+            raise ConfigError(
+                f"{self._where} refuses us: {error}. The lock of {job} could not be asked for.",
+                hint="Correct the user and password in $SAFEDELETE_REDIS_URL; the user needs GET, SET, PEXPIRE, DEL and EVAL.",
             ) from error
         except BaseException:
             client.close()
@@ -160,7 +162,7 @@ class RedisKeeper:
         import redis
 
         try:
-            found: Any = self._client.eval(RENEW, 1, self._key, self._value, str(self._ms))
+            found = self.renew()
         except redis.RedisError as error:
             raise SilentError(str(error)) from error
         if found == 1:
@@ -168,6 +170,10 @@ class RedisKeeper:
         if not found:
             return f"the key {self._key} is gone: it expired, was evicted, or Redis was restarted without it"
         return f"another holder has the key {self._key}"
+
+    def renew(self) -> Any:
+        """Ask the server to renew the key while it holds our value; returns 1, or what it holds instead."""
+        return self._client.eval(RENEW, 1, self._key, self._value, str(self._ms))
 
     def give_back(self) -> None:
         """Delete the key while it holds our value."""
@@ -203,6 +209,14 @@ def _connector(url: str) -> Any:
             hint="It should look like redis://user:password@host:6379/0, or rediss:// for TLS.",
         ) from error
     return connect
+
+
+def _refused(error: Exception) -> bool:
+    """Whether Redis knows us and will not do it; of a command inside a script it says so by its words alone."""
+    import redis
+
+    known = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
+    return isinstance(error, known) or "can't run this command" in str(error)
 
 
 def _warn_of_eviction(client: Redis, job: str) -> None:

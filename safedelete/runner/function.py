@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import index
 from os import PathLike
 from typing import Any, Final
 
@@ -19,7 +21,14 @@ from safedelete.core.outcome import Tally
 from safedelete.core.redact import redact, scrubbed
 from safedelete.core.run import RunState
 from safedelete.declare.jobs import Job
-from safedelete.errors import CancelledRunError, ExitCode, IncompleteError, LockLostError, SafeDeleteError
+from safedelete.errors import (
+    CancelledRunError,
+    ConfigError,
+    ExitCode,
+    IncompleteError,
+    LockLostError,
+    SafeDeleteError,
+)
 from safedelete.phases.parts import Stop
 from safedelete.phases.preflight import require
 from safedelete.ports import Binding, Clock, Lease, Ledger, Lock, RunChange, RunRecord, Silence, Teller
@@ -38,6 +47,9 @@ SILENT_SHARE: Final = 0.5
 """Share of the lease after which a program is killed whose job gives no sign of itself: well before another run may
 begin, since a lease is renewed every quarter of its length."""
 
+RECORDING: Final = 5.0
+"""Seconds that recording a lost lock may take."""
+
 
 class Context:
     """What a job's function is handed. Implements ``declare.RunContext``."""
@@ -48,7 +60,10 @@ class Context:
         self._deadline = deadline
         self._run = run
         self._log = log.bind(job=ctx.job.name, run=run)
+        self._counting = threading.Lock()
         self.tally = Tally()
+        self.told: SafeDeleteError | None = None
+        """What a checkpoint has raised first: the run has to end so, though the function may have caught it."""
 
     @property
     def dry_run(self) -> bool:
@@ -67,16 +82,36 @@ class Context:
 
     def checkpoint(self) -> None:
         """Raise when the lock is lost, the deadline has passed or a stop was asked for."""
-        self._ctx.stop.between()
-        self._lease.gate()
+        try:
+            self._ctx.stop.between()
+            self._lease.gate()
+        except SafeDeleteError as error:
+            self.told = self.told or error
+            raise
 
     def processed(self, items: int) -> None:
         """Add to the number of items done; kept where a purge keeps what it deleted, and shown as processed."""
-        self.tally += Tally(deleted=items)
+        self._count(processed=items)
 
     def failed(self, items: int) -> None:
         """Add to the number of items that failed; any makes the run fail."""
-        self.tally += Tally(failed=items)
+        self._count(failed=items)
+
+    def _count(self, **given: int) -> None:
+        ((what, items),) = given.items()
+        try:
+            number = index(items)
+        except TypeError:
+            number = -1
+        if number < 0:
+            raise ConfigError(
+                f"run.{what}({items!r}): give a whole number of at least 0.",
+                hint="It is added to what was counted before.",
+                deleted=None,
+            )
+        # Threads of the function may count at once, and a lost failure would be a success.
+        with self._counting:
+            self.tally += Tally(failed=number) if what == "failed" else Tally(deleted=number)
 
     def exec(
         self,
@@ -159,7 +194,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             _call(ctx, context)
             lease.fence()
         except BaseException as error:
-            ended = _stopped(ctx.stop, error)
+            ended = _stopped(ctx.stop, error, context.told)
             _failed(ctx, run, context, ended)
             if ended is error:
                 raise
@@ -216,6 +251,14 @@ def _call(ctx: FunctionContext, context: Context) -> None:
             result = ctx.job.function(context)
             if inspect.isawaitable(result):
                 _finish(result)
+            elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise SafeDeleteError(
+                    f"{ctx.job.name} returned a generator, of which nothing has run.",
+                    hint="Loop over it inside the job's function.",
+                )
+            if context.told is not None:
+                # Caught by the function, which ended all the same: what it had not got to would pass for done.
+                raise context.told
         except SystemExit as error:
             # Let through, it would end the host's process, and with exit status 0 whatever the job had counted.
             raise SafeDeleteError(
@@ -247,9 +290,11 @@ def _finish(result: Awaitable[object]) -> None:
         pool.submit(copy_context().run, in_a_loop).result()
 
 
-def _stopped(stop: Stop, error: BaseException) -> BaseException:
+def _stopped(stop: Stop, error: BaseException, told: SafeDeleteError | None) -> BaseException:
     """Return what ended a function: a statement that the watchdog cancelled looks like a database that failed."""
     if isinstance(error, Exception) and not isinstance(error, SafeDeleteError):
+        if told is not None:
+            return told
         try:
             stop.between()
         except IncompleteError as why:
@@ -263,18 +308,30 @@ def _failed(ctx: FunctionContext, run: str, context: Context, error: BaseExcepti
         error.processed = f"What the job did before this is for it to say; it counted {sums}"
     stopped = isinstance(error, (IncompleteError, LockLostError, KeyboardInterrupt))
     state = RunState.INTERRUPTED if stopped else RunState.FAILED
-    try:
-        ctx.ledger.move(
-            run,
-            RunState.CANCELLED if isinstance(error, CancelledRunError) else state,
-            owner=ctx.owner,
-            change=RunChange(
-                finished_at=ctx.clock.now(),
-                tally={ctx.job.name: context.tally},
-                # It is not our text: a driver's error may hold the URL it was given, password and all.
-                reason=scrubbed(f"{type(error).__name__}: {error}"),
-                exit_code=code_of(error),
-            ),
-        )
-    except SafeDeleteError as second:
-        log.warning("the run's end could not be recorded", run=run, error=str(second))
+
+    def record() -> None:
+        try:
+            ctx.ledger.move(
+                run,
+                RunState.CANCELLED if isinstance(error, CancelledRunError) else state,
+                owner=ctx.owner,
+                change=RunChange(
+                    finished_at=ctx.clock.now(),
+                    tally={ctx.job.name: context.tally},
+                    # It is not our text: a driver's error may hold the URL it was given, password and all.
+                    reason=scrubbed(f"{type(error).__name__}: {error}"),
+                    exit_code=code_of(error),
+                ),
+            )
+        except SafeDeleteError as second:
+            log.warning("the run's end could not be recorded", run=run, error=str(second))
+
+    if not isinstance(error, LockLostError):
+        record()
+        return
+    # The lock's server may be the ledger's, and hang: then the next run calls this one crashed.
+    thread = threading.Thread(target=record, name="recording", daemon=True)
+    thread.start()
+    thread.join(RECORDING)
+    if thread.is_alive():
+        log.warning("the run's end could not be recorded", run=run, error="the ledger does not answer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,6 +16,9 @@ log = structlog.get_logger("safedelete.run")
 
 EVERY: Final = 1.0
 """Seconds between two looks at the ledger for a wish to end; a checkpoint may come a thousand times as often."""
+
+PATIENCE: Final = 0.5
+"""Seconds to wait for the ledger's answer; a later one is heard at a later look."""
 
 
 def refuse_paused(ledger: NoticeReader, job: str) -> None:
@@ -38,23 +42,30 @@ def cancellation(ledger: NoticeReader, job: str, owner: str, clock: Clock) -> As
     """Return a function that says who wants the run of this owner to end, and why; asks the ledger once a second.
 
     A ledger that does not answer is asked again: the wish stays recorded, and the batch's own fence decides whether a
-    run may go on without the database.
+    run may go on without the database. One that hangs keeps a thread of its own waiting: a run whose lock is lost meanwhile
+    has to notice.
     """
     asked_at: list[float] = []
     found: list[str] = []
+    asking: list[threading.Thread] = []
 
-    def asked() -> str | None:
-        now = clock.uptime()
-        if found or (asked_at and now - asked_at[-1] < EVERY):
-            return found[0] if found else None
-        asked_at[:] = [now]
+    def ask() -> None:
         try:
             notice = ledger.cancelled(job, owner)
         except SafeDeleteError as error:
             log.warning("it cannot be read whether this run was cancelled", job=job, error=str(error))
-            return None
+            return
         if notice is not None:
             found.append(wish(notice.who, notice.reason))
+
+    def asked() -> str | None:
+        now = clock.uptime()
+        still = bool(asking) and asking[-1].is_alive()
+        if not found and not still and not (asked_at and now - asked_at[-1] < EVERY):
+            asked_at[:] = [now]
+            asking[:] = [threading.Thread(target=ask, name="cancelled", daemon=True)]
+            asking[0].start()
+            asking[0].join(PATIENCE)
         return found[0] if found else None
 
     return asked

@@ -89,6 +89,14 @@ def run_program(
             f"run.exec({arguments!r}): give a list of texts, the program first.",
             hint='No shell reads it. For example run.exec(["pg_dump", "--file", path, url]).',
         )
+    wrong = [
+        name for name, value in (env or {}).items() if not (isinstance(name, str) and isinstance(value, str))
+    ]
+    if wrong:
+        raise ConfigError(
+            f"run.exec(..., env=...): {', '.join(map(repr, wrong))} must be a text, and so must be what it is set to.",
+            hint='For example env={"PGPASSWORD": password}.',
+        )
     shown, secrets = redact(given)
     secrets |= given_by_name(env or {})
     program = Path(given[0]).name
@@ -139,23 +147,38 @@ def _start(
     arguments: list[str], env: Mapping[str, str] | None, mark: str, cwd: str | os.PathLike[str] | None
 ) -> subprocess.Popen[str]:
     environment = {**os.environ, **(env or {}), MARK: mark.partition("=")[2]}
-    if shutil.which(arguments[0], path=environment.get("PATH")) is None:
+    if cwd is not None and not Path(cwd).is_dir():
+        raise ConfigError(
+            f"There is no folder {os.fspath(cwd)!r} to run {arguments[0]!r} in.",
+            hint="Make it before the job runs, or give another cwd=.",
+        )
+    # A path that has a folder in it counts from there; a bare name is looked for in $PATH.
+    named = os.path.join(cwd, arguments[0]) if cwd is not None and os.sep in arguments[0] else arguments[0]
+    if shutil.which(named, path=environment.get("PATH")) is None:
         raise ConfigError(
             f"There is no program {arguments[0]!r} that can be run.",
             hint="Install it where the job runs, or give its whole path. No shell is asked, so no alias is known.",
         )
-    return subprocess.Popen(  # noqa: S603  # what the job's author wrote down; no shell reads it
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        env=environment,
-        cwd=cwd,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
+    try:
+        return subprocess.Popen(  # noqa: S603  # what the job's author wrote down; no shell reads it
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+            cwd=cwd,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{arguments[0]!r} cannot be started: {said}.",
+            hint="A script needs a first line such as #!/bin/sh; arguments and variables are texts without a NUL, and "
+            "together no longer than the system allows.",
+        ) from error
 
 
 class _Guardian:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -80,10 +81,17 @@ class Telling:
         try:
             yield
         finally:
-            if self._start.run is not None:
-                # How the run ended is being told already; without the record the numbers are left out.
-                with suppress(SafeDeleteError):
-                    self._record = ledger.record(self._start.run)
+            run = self._start.run
+            if run is not None:
+                # A ledger that hangs, as one does whose lock was lost for it, must not hold up the telling.
+                look = threading.Thread(target=self._look, args=(ledger, run), name="telling", daemon=True)
+                look.start()
+                look.join(self._seconds)
+
+    def _look(self, ledger: LedgerReader, run: str) -> None:
+        # How the run ended is being told already; without the record the numbers are left out.
+        with suppress(SafeDeleteError):
+            self._record = ledger.record(run)
 
     def ended(self, report: Report | None, error: BaseException | None) -> None:
         """Tell how it ended."""

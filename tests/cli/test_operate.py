@@ -174,6 +174,38 @@ def backup(run):
     assert "no space left" in health.out
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_is_a_flag_that_the_next_checkpoint_reads_and_the_run_can_be_resumed(
+    world: World, number: signal.Signals
+) -> None:
+    path = job_file(
+        world,
+        HEAD
+        + """
+import time
+
+@job("sweep", **EVERY_DAY)
+def sweep(run):
+    (HERE / "ready").touch()
+    while True:
+        run.checkpoint()
+        run.processed(1)
+        time.sleep(0.02)
+""",
+    )
+    process = world.start("run", path)
+    assert waited((world.folder / "ready").exists)
+    for _ in range(3):  # whoever is impatient ends it no sooner, and no worse
+        process.send_signal(number)
+    done = ended(process, 30)
+    assert done.code == int(ExitCode.INCOMPLETE), done.err
+    assert f"asked to stop ({number.name})" in done.said
+    assert "Traceback" not in done.err
+    (record,) = world.cli("history", path, "--json").document
+    assert (record["state"], record["exit_code"]) == ("interrupted", 4)
+    assert number.name in record["reason"]
+
+
 def test_sigterm_ends_a_program_and_what_it_started_and_the_run_is_told_as_interrupted(world: World) -> None:
     path = job_file(
         world,
@@ -403,6 +435,40 @@ def test_status_needs_to_read_the_ledger_and_nothing_else(pg_world: World) -> No
     pg_world.cli("pause", path, "sweep", "--reason", "freeze", expect=0, **elsewhere)
     done = pg_world.cli("run", path, "sweep", expect=5)
     assert f"@{os.uname().nodename} {operator.username}" in done.said
+
+
+@pytest.mark.parametrize("missed", [0, 1, 200, None])
+def test_status_counts_what_did_not_run_in_one_report_and_one_success_makes_up_for_all_of_it(
+    world: World, missed: int | None
+) -> None:
+    """A scheduler that dropped a run (rfsbraz/deleterr#292), or gave up after a hundred (kubernetes/website#9296), and a
+    job that nothing ever started (bensheldon/good_job#1484)."""
+    path = job_file(world, BOTH)
+    name, now = "reminders", datetime.now(UTC)
+    # Of a job that is to run every day at 03:00 the last one that was due may still be within its ten minutes.
+    night = (now - timedelta(hours=3, minutes=11)).replace(hour=3, minute=0, second=5, microsecond=0)
+    if missed is None:
+        since = f"{night - timedelta(days=3):%Y-%m-%dT%H:%M:%S}.000000+00:00"
+        world.sql(f"UPDATE safedelete_notice SET since = '{since}' WHERE kind = 'declared'")
+    else:
+        world.cli("run", path, name, expect=0)
+        began = f"{night - timedelta(days=missed):%Y-%m-%dT%H:%M:%S}.000000+00:00"
+        world.sql(f"UPDATE safedelete_run SET started_at = '{began}'")
+
+    stands = world.cli("status", path, name, "--json")
+    (health,) = stands.document
+    if missed == 0:
+        assert (stands.code, health["health"]) == (0, "ok")
+        return
+    assert stands.code == 1
+    (problem,) = health["problems"]
+    assert health["health"] == ("never ran" if missed is None else "overdue")
+    assert f"{missed or 3} run{'' if missed == 1 else 's'} should have succeeded by now" in str(problem)
+    assert f"{name}: " in world.cli("status", path, expect=1).out
+
+    world.cli("run", path, name, expect=0)
+    assert "ok" in world.cli("status", path, name, expect=0).out
+    assert len(world.cli("history", path, name, "--json").document) == (1 if missed is None else 2)
 
 
 def test_status_of_a_ledger_that_is_not_there_is_no_health(world: World, both: Path) -> None:

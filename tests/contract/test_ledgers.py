@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, event, update
+from sqlalchemy import Connection, create_engine, event, select, update
 from sqlalchemy.pool import NullPool
 
 from safedelete.core.decision import Acceptance, Approval
@@ -22,7 +23,9 @@ from safedelete.locks import lease
 from safedelete.ports import Transaction
 from safedelete.sql.engine import Database
 from safedelete.testing.memory import ManualClock, MemoryDatabase, MemoryLedger, MemoryLock, MemoryTransaction
+from safedelete.testing.servers import MariaDB
 from safedelete.wiring.settings import SystemClock
+from tests.backends import started
 from tests.contract.ledgers import AT, BOUND, Leases, LedgerContract, LockContract, a_run
 
 SECONDS = 1.0
@@ -204,6 +207,84 @@ def test_a_lease_that_cannot_be_read_is_not_called_lost(sqlite_url: str) -> None
         assert "sqlalche.me" not in str(caught.value)
         held.gate()
         held.release()
+
+
+class InBerlin(MariaDB):
+    """A server that keeps the local time of its host."""
+
+    def __init__(self) -> None:
+        super().__init__(settings={"default-time-zone": "SYSTEM"})
+
+    def _prepare(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        command, environment = super()._prepare()
+        return command, {**environment, "TZ": "Europe/Berlin"}
+
+
+def test_a_lease_lasts_as_long_as_ever_in_the_hour_that_the_servers_winter_time_repeats() -> None:
+    """02:30 comes twice; told apart, or a lease of the first would end an hour late and a living one of the second at once."""
+    with started(InBerlin) as server:
+        database = Database(server.create_database())
+        with database.engine.connect() as connection:
+            for instant in (datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)):
+                connection.exec_driver_sql(f"SET timestamp = {instant.timestamp()}")
+                assert connection.exec_driver_sql("SELECT HOUR(NOW())").scalar_one() == 2
+                asked = connection.execute(select(lease.server_ms())).scalar_one()
+                assert asked == instant.timestamp() * 1000
+        database.dispose()
+
+
+@pytest.mark.parametrize("error", [OSError("the token service does not answer"), KeyError("token")])
+def test_a_heartbeat_that_cannot_connect_in_the_engines_own_way_is_tried_again(
+    error: Exception, sqlite_url: str
+) -> None:
+    database, broken = Database(sqlite_url, may_create=True), threading.Event()
+    create(database.engine, lease.metadata)
+    tried = threading.Event()
+
+    @event.listens_for(database.engine, "do_connect")
+    def connects(*_: object) -> None:
+        if broken.is_set():
+            tried.set()
+            raise error
+
+    lock = lease.LeaseLock(database.engine, "main", clock=SystemClock(), seconds=SECONDS, host="host", pid=1)
+    held = lock.acquire("purge", owner="me")
+    broken.set()
+    assert tried.wait(SECONDS)
+    broken.clear()
+    until = time.monotonic() + SECONDS * 1.5
+    while time.monotonic() < until:
+        held.gate()
+        time.sleep(0.02)
+    held.fence()
+    held.release()
+    assert lock.acquire("purge", owner="you").token == 2
+    database.dispose()
+
+
+def test_a_database_that_hangs_does_not_hold_up_a_holder_that_gives_back(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "GIVING_BACK", 0.2)
+    database, hangs, go = Database(sqlite_url, may_create=True), threading.Event(), threading.Event()
+    create(database.engine, lease.metadata)
+
+    @event.listens_for(database.engine, "do_connect")
+    def connects(*_: object) -> None:
+        if hangs.is_set():
+            go.wait(30)
+
+    lock = lease.LeaseLock(database.engine, "main", clock=SystemClock(), seconds=SECONDS, host="host", pid=1)
+    held = lock.acquire("purge", owner="me")
+    hangs.set()
+    began = time.monotonic()
+    held.release()
+    assert time.monotonic() - began < 5
+    with pytest.raises(LockLostError):
+        held.gate()
+    go.set()
+    held._heart.join(10)
+    database.dispose()
 
 
 def test_the_ledgers_tables_have_transactions_whatever_the_servers_default(mariadb_database: str) -> None:

@@ -371,6 +371,27 @@ def test_a_redis_that_refuses_the_password_is_told_without_repeating_it(
             client.config_set("requirepass", "")
 
 
+@pytest.mark.parametrize("missing", ["eval", "pexpire"])
+def test_a_redis_user_who_may_not_renew_is_told_so_before_anything_is_done(
+    missing: str, redis_server: Redis | GivenRedis
+) -> None:
+    """The key could be taken; the run would lose it in the middle of its work."""
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.execute_command(
+            *f"ACL SETUSER weak on >secret ~* +set +get +pexpire +del +eval +info -{missing}".split()
+        )
+        try:
+            url = redis_server.url.replace("redis://", "redis://weak:secret@")
+            with pytest.raises(ConfigError, match="refuses us") as caught:
+                redis_lock(url).acquire("purge", owner="one")
+            assert "EVAL" in caught.value.hint
+            if missing == "eval":
+                assert not client.keys("safedelete:*"), "nobody is kept out by it"
+        finally:
+            client.execute_command("ACL", "DELUSER", "weak")
+            client.flushdb()
+
+
 def test_a_redis_that_is_not_there_is_a_store_that_does_not_answer() -> None:
     with Wire(1) as wire:
         port = wire.port

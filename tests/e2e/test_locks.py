@@ -8,12 +8,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from safedelete.locks.lease import GIVING_BACK
+from safedelete.runner.function import RECORDING
 from safedelete.testing.servers import Postgres, Redis, StubS3
 from safedelete.testing.servers.faults import SLOW_DOWN
 from tests.backends import GivenDatabase, GivenRedis, started
@@ -151,6 +154,46 @@ def test_a_lock_server_that_dies_stops_the_run(
         assert "lost" in stopped.said
         if lock == "redis":
             assert at.states() == ["interrupted"]
+
+
+@pytest.mark.parametrize("lock", ["lease", "redis"])
+def test_a_lock_server_that_hangs_stops_the_run(
+    lock: str, pg_database: str, stub_s3: StubS3, tmp_path: Path
+) -> None:
+    """It refuses nothing and answers nothing, as behind a network that swallows packets; the ledger may hang with it."""
+    with started(Redis) as redis, started(Postgres) as own:
+        url = pg_database if lock == "redis" else own.create_database()
+        at = scene(lock, url, redis.url, tmp_path, stub_s3)
+        at.jobs.write_text(at.jobs.read_text().replace("lock=", "grace=timedelta(seconds=2), lock="))
+        first = at.start()
+        server = family((redis if lock == "redis" else own).pid)
+        for pid in server:
+            os.kill(pid, signal.SIGSTOP)
+        hung = time.monotonic()
+        try:
+            stopped = ended(first, 60)
+        finally:
+            for pid in server:
+                os.kill(pid, signal.SIGCONT)
+        assert stopped.code == 6, stopped.err
+        assert "lost" in stopped.said
+        assert time.monotonic() - hung < LEASE + RECORDING + GIVING_BACK + 5
+        at.enough.touch()
+        assert next_run(at.world, at.jobs).code == 0
+        assert at.states() == ["succeeded", "interrupted" if lock == "redis" else "crashed"]
+
+
+def family(pid: int | None) -> list[int]:
+    """A process and all that it started; a server's own children need not be in its group."""
+    assert pid is not None
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
 
 
 # --- and a purge

@@ -1,6 +1,6 @@
 """Every mistake in a job file is refused when it loads, naming the argument, what was given and what is allowed."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -482,7 +482,41 @@ MISTAKES: list[Mistake] = [
         lambda: job("x", schedule="@daily", timeout=HOUR, anytime=True),  # type: ignore[call-arg]
         ("job('x'): there is no argument anytime=", "Rows(..., anytime=...)"),
     ),
+    (
+        "job of a generator",
+        lambda: job("x", schedule="@daily", timeout=HOUR)(yielding),
+        ("job('x')", "a generator", "runs none of it"),
+    ),
+    (
+        "job of an asynchronous generator",
+        lambda: job("x", schedule="@daily", timeout=HOUR)(yielding_later),
+        ("job('x')", "a generator"),
+    ),
+    (
+        "job of a function without an argument",
+        lambda: job("x", schedule="@daily", timeout=HOUR)(lambda: None),  # type: ignore[arg-type, misc]
+        ("job('x')", "one argument, the run", "def reminders(run)"),
+    ),
+    (
+        "job of a function of two arguments",
+        lambda: job("x", schedule="@daily", timeout=HOUR)(lambda run, date: None),  # type: ignore[arg-type, misc]
+        ("one argument", "'date'"),
+    ),
+    (
+        "timeout that no calendar holds",
+        lambda: job("x", schedule="cron(0 0 1 1 ? 2030)", timeout=timedelta.max),
+        ("timeout=", "at most 3,653 days"),
+    ),
+    ("grace that no calendar holds", lambda: purge(grace=timedelta.max), ("grace=", "at most 3,653 days")),
 ]
+
+
+def yielding(run: object) -> Iterator[object]:
+    yield run
+
+
+async def yielding_later(run: object) -> AsyncIterator[object]:
+    yield run
 
 
 @pytest.mark.parametrize(("declare", "says"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])

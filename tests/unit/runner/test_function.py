@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +20,7 @@ from safedelete.cli.document import record_document, report_document
 from safedelete.core.run import RunState
 from safedelete.declare import RunContext, job
 from safedelete.errors import (
+    ConfigError,
     DeadlineExceededError,
     ExitCode,
     InterruptedRunError,
@@ -25,6 +29,7 @@ from safedelete.errors import (
     SafeDeleteError,
 )
 from safedelete.ports import RunRecord
+from safedelete.runner import function
 from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import deadline, nobody
@@ -37,11 +42,11 @@ NAME = "send-reminders"
 class Host:
     """A world with one function job in it."""
 
-    def __init__(self, function: Callable[[RunContext], object], *, grace: float = 20) -> None:
+    def __init__(self, act: Callable[[RunContext], object], *, grace: float = 20) -> None:
         self.world = World(expired=0)
         self.declared = job(
             NAME, schedule="rate(1 day)", timeout=timedelta(minutes=5), grace=timedelta(seconds=grace)
-        )(function)
+        )(act)
 
     def run(
         self,
@@ -220,6 +225,109 @@ def test_two_runs_of_a_function_do_not_overlap() -> None:
     host = Host(act)
     host.run()
     assert refused
+
+
+@pytest.mark.parametrize("way", ["ends", "raises", "rehearses"])
+@pytest.mark.parametrize("why", ["deadline", "stop", "lock"])
+def test_a_function_that_catches_what_a_checkpoint_told_it_is_ended_so_all_the_same(
+    why: str, way: str
+) -> None:
+    """What it had not got to would pass for done."""
+
+    def act(run: RunContext) -> None:
+        if why == "lock":
+            host.world.clock.freeze(61)
+        elif why == "deadline":
+            host.world.clock.advance(301)
+        try:
+            run.checkpoint()
+        except Exception:
+            if way == "raises":
+                raise RuntimeError("one batch failed") from None
+            return
+        run.processed(1)
+
+    host = Host(act)
+    expected = {"deadline": DeadlineExceededError, "stop": InterruptedRunError, "lock": LockLostError}[why]
+    with pytest.raises(expected):
+        host.run(asked=lambda: "SIGTERM" if why == "stop" else None, dry_run=way == "rehearses")
+    if way != "rehearses":
+        code = ExitCode.LOCK_LOST if why == "lock" else ExitCode.INCOMPLETE
+        assert [(r.state, r.exit_code) for r in host.records()] == [(RunState.INTERRUPTED, code)]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_function_that_hands_back_a_generator_has_not_succeeded(*, dry_run: bool) -> None:
+    def wrapped(run: RunContext) -> object:
+        return (run.processed(n) for n in range(3))
+
+    host = Host(wrapped)
+    with pytest.raises(SafeDeleteError, match="a generator, of which nothing has run"):
+        host.run(dry_run=dry_run)
+    assert [record.state for record in host.records()] == ([] if dry_run else [RunState.FAILED])
+
+
+def test_failures_that_threads_count_at_once_are_all_counted() -> None:
+    threads, each = 8, 300
+
+    def act(run: RunContext) -> None:
+        def count() -> None:
+            for _ in range(each):
+                run.failed(1)
+                run.processed(2)
+
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in range(threads):
+                pool.submit(count)
+
+    host = Host(act)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        host.run()
+    finally:
+        sys.setswitchinterval(before)
+    tally = host.records()[0].tally[NAME]
+    assert (tally.failed, tally.deleted) == (threads * each, 2 * threads * each)
+
+
+@pytest.mark.parametrize("items", [-1, 0.5, "3", None])
+@pytest.mark.parametrize("what", ["processed", "failed"])
+def test_a_count_that_is_none_is_refused(what: str, items: Any) -> None:
+    """A negative one would take back what failed."""
+
+    def act(run: RunContext) -> None:
+        run.failed(1)
+        getattr(run, what)(items)
+
+    host = Host(act)
+    with pytest.raises(ConfigError, match=rf"run\.{what}\({items!r}\): give a whole number"):
+        host.run()
+    assert host.records()[0].tally[NAME].failed == 1
+
+
+def test_a_lost_lock_is_told_though_the_ledger_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function, "RECORDING", 0.2)
+    go = threading.Event()
+
+    def act(run: RunContext) -> None:
+        real = host.world.ledger.move
+
+        def hang(*given: Any, **more: Any) -> Any:
+            go.wait(30)
+            return real(*given, **more)
+
+        monkeypatch.setattr(host.world.ledger, "move", hang)
+        host.world.clock.freeze(61)
+        run.checkpoint()
+
+    host = Host(act)
+    began = time.monotonic()
+    with capture_logs() as lines, pytest.raises(LockLostError):
+        host.run()
+    assert time.monotonic() - began < 10
+    assert any(line.get("error") == "the ledger does not answer" for line in lines)
+    go.set()
 
 
 @pytest.mark.parametrize("code", [0, None, 3, "all is well"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -16,6 +18,7 @@ from safedelete.errors import (
     PausedError,
 )
 from safedelete.ports import Notice
+from safedelete.runner import pause as pausing
 from safedelete.runner import purge
 from safedelete.runner.pause import cancellation
 from safedelete.runner.stop import deadline, nobody
@@ -171,6 +174,36 @@ def test_a_ledger_that_does_not_answer_the_question_does_not_end_the_run() -> No
     world.clock.advance(1)
     assert ask() is None
     assert len(asked) == 2
+
+
+def test_a_ledger_that_hangs_holds_up_no_checkpoint_and_its_late_answer_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run whose lock is lost meanwhile has to notice, and it asks for its lock after this."""
+    monkeypatch.setattr(pausing, "PATIENCE", 0.05)
+    world = World()
+    go, asked = threading.Event(), []
+
+    class Hangs:
+        def cancelled(self, _job: str, _owner: str) -> Notice | None:
+            asked.append(world.clock.uptime())
+            go.wait(30)
+            return Notice(
+                kind="cancel", subject="R", since=world.clock.now(), who="ann", reason="wrong table"
+            )
+
+    ask = cancellation(Hangs(), JOB, "host:1", world.clock)  # type: ignore[arg-type]  # one method is asked
+    began = time.monotonic()
+    for _ in range(5):
+        assert ask() is None
+        world.clock.advance(2)
+    assert time.monotonic() - began < 5
+    assert len(asked) == 1, "one question at a time"
+    go.set()
+    until = time.monotonic() + 10
+    while ask() is None:
+        assert time.monotonic() < until
+    assert ask() == "cancelled by ann: wrong table"
 
 
 def test_a_resumed_run_counts_its_deadline_from_when_it_was_resumed() -> None:

@@ -166,6 +166,40 @@ def test_a_program_that_is_not_there_is_said_so() -> None:
     assert host.records()[0].state is RunState.FAILED
 
 
+def test_a_path_to_a_program_counts_from_where_it_is_to_run(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "sync.sh"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 24\n")
+    program.chmod(0o755)
+    seen = []
+    Host(lambda run: seen.append(run.exec(["bin/sync.sh"], cwd=tmp_path, ok=(24,)))).run()
+    assert seen == [24]
+    with pytest.raises(ConfigError, match=r"no program 'bin/other\.sh'"):
+        Host(act("bin/other.sh", cwd=tmp_path)).run()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("exit 0", {}, "cannot be started: Exec format error"),
+        ("#!/bin/sh", {"cwd": "/no/such/folder"}, "no folder '/no/such/folder'"),
+        ("#!/bin/sh", {"env": {"COLOUR": 3}}, "'COLOUR' must be a text"),
+        ("#!/no/such/shell", {}, "cannot be started: No such file"),
+        ("#!/bin/sh", {"more": ["x\0y"]}, "cannot be started: embedded null byte"),
+    ],
+)
+def test_a_program_that_cannot_be_started_says_why(
+    text: str, options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"{text}\n")
+    program.chmod(0o755)
+    host = Host(act(str(program), *options.pop("more", []), **options))
+    with pytest.raises(ConfigError, match=says):
+        host.run()
+    assert host.records()[0].state is RunState.FAILED
+
+
 def test_a_dry_run_starts_no_program(tmp_path: Path) -> None:
     program = script(tmp_path, f"open({str(tmp_path / 'started')!r}, 'w')")
     with capture_logs() as lines:

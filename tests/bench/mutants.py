@@ -29,8 +29,9 @@ TESTS = [
     f"tests/unit/core/test_guard_{n}.py"
     for n in ("teaching", "volume_exact", "exact", "look", "fixed", "lookahead", "volume", "approval", "say")
 ]
-OPTIONS = ["-qq", "--noconftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time."""
+OPTIONS = ["-qq", "--noconftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--assert=plain"]
+"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time. Assertions are plain
+because pytest would rewrite them in the package as well, which brings a plugin, and so load it past the mutant."""
 
 SAFE = {"frozen", "slots", "strict", "kw_only"}
 """Flags that guard against a programmer's slip and never change a number: whether a dataclass is immutable and has
@@ -148,6 +149,8 @@ def main() -> None:
     warm_up()
     if not survives("", None):
         sys.exit("The tests fail on the unbroken code: every mutant would pass for caught.")
+    if survives("safedelete.core.guard", ast.parse("raise ImportError")):
+        sys.exit("The tests pass on a guard that cannot be loaded: no mutant would be caught.")
     for module in sys.argv[1:] or MODULES:
         source = Path(f"safedelete/core/{module}.py").read_text(encoding="utf-8")
         lines = source.splitlines()

@@ -41,9 +41,9 @@ TESTS = [
         "say",
     )
 ]
-OPTIONS = ["-qq", "--noconftest", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time. pytest's own import hook stays
-out: it would load the package's modules, whose plugin it knows, before the mutant's loader is asked."""
+OPTIONS = ["-qq", "--noconftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--assert=plain"]
+"""The guard's tests are pure: conftest.py, which knows every server, would take most of the time. Assertions are plain
+because pytest would rewrite them in the package as well, which brings a plugin, and so load it past the mutant."""
 
 SAFE = {"frozen", "slots", "strict", "kw_only"}
 """Flags that guard against a programmer's slip and never change a number: whether a dataclass is immutable and has
@@ -161,6 +161,8 @@ def main() -> None:
     warm_up()
     if not survives("", None):
         sys.exit("The tests fail on the unbroken code: every mutant would pass for caught.")
+    if survives("safedelete.core.guard", ast.parse("raise ImportError")):
+        sys.exit("The tests pass on a guard that cannot be loaded: no mutant would be caught.")
     for module in sys.argv[1:] or MODULES:
         source = Path(f"safedelete/core/{module}.py").read_text(encoding="utf-8")
         lines = source.splitlines()

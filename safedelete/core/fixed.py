@@ -87,7 +87,7 @@ def declared(target: TargetPlan, limits: Guard) -> Iterator[Finding]:
         yield from _fraction(target, limits.max_fraction)
     if limits.max_bytes is not None:
         size = target.bytes
-        if size is None or not known(size):
+        if not known(size):
             yield finding(
                 "SD100",
                 f"{target.name}: max_bytes is set, but the plan knows no sizes ({_said(size)}).",
@@ -188,7 +188,7 @@ def share(
         ),
         (target.ageless, "of what matches at any age", _second(nights, "ageless")),
     ):
-        if total is None or not known(total):
+        if not known(total):
             continue
         top = second if total >= SHARE_FROM else 0.0
         most = max(SHARE, min(SHARE_ROOM * second, max(SHARE_MOST, top)))

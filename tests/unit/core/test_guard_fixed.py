@@ -91,6 +91,11 @@ def test_cascade_that_could_not_be_counted_refuses(action: Any) -> None:
     assert "lines" in decision.findings[0].message
 
 
+def test_a_share_of_what_could_not_be_counted_is_unknown_and_no_defect() -> None:
+    decision = look(plan(30, Unknown("timeout")), USUAL, Guard(max_fraction=0.5, max_items=5))
+    assert set(codes(decision)) == {"SD100"}
+
+
 def test_history_that_cannot_be_read_refuses_even_an_empty_plan() -> None:
     decision = look(plan(0, 0), Unknown("ledger is locked"))  # type: ignore[arg-type]
     assert codes(decision) == ["SD100"]

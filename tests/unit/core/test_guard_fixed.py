@@ -166,6 +166,15 @@ def test_cutoff_moves_with_the_clock_give_or_take_summer_time(shift: timedelta, 
     assert codes(look(tonight, USUAL)) == expected
 
 
+@pytest.mark.parametrize("beyond", [timedelta(seconds=30), timedelta(microseconds=1)])
+def test_a_cutoff_beside_a_full_hour_is_not_that_of_a_date_column(beyond: timedelta) -> None:
+    hour = START.replace(minute=0) - KEEP + beyond
+    off = plan(1, 100, cutoff=hour + DAY + timedelta(hours=2))
+    assert "SD111" in codes(look(off, [ran(plan(0, 100, cutoff=hour))]))
+    on_it = plan(1, 100, cutoff=hour - beyond + DAY + timedelta(hours=2))
+    assert "SD111" not in codes(look(on_it, [ran(plan(0, 100, cutoff=hour - beyond))]))
+
+
 def drifting(minutes: int, nights: int) -> list[PastRun]:
     """Return nights whose cutoff moves so many minutes more than the clock, every night."""
     return [
@@ -200,6 +209,12 @@ def test_once_a_step_was_accepted_the_cutoff_is_held_against_what_it_was_from_th
 def test_a_cutoff_of_another_target_is_no_measure() -> None:
     other = [ran(plan(n, targets=[target(n, 100, name="other", cutoff=START)])) for n in range(3)]
     assert "SD111" not in codes(look(plan(3, 100), other))
+
+
+@pytest.mark.parametrize("total", [Unknown("timeout"), 10**18, -1, 0])
+def test_a_night_whose_table_was_not_counted_teaches_no_share(total: Any) -> None:
+    history = [*nightly([100] * 30, total=10_000), ran(plan(30, 9_000, total=total), teaches=2)]
+    assert "SD114" in codes(look(plan(31, 9_000, total=10_000), history))
 
 
 def test_a_portion_teaches_no_share_of_the_table() -> None:

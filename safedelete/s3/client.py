@@ -265,7 +265,7 @@ def _own(
     except (BotoCoreError, ValueError) as error:
         raise ConfigError(
             f"The S3 client could not be made: {error}.",
-            hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_REGION and AWS_PROFILE.",
+            hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_DEFAULT_REGION and AWS_PROFILE.",
         ) from error
     install_fast_list(reader)
     install_fast_delete(deleter)

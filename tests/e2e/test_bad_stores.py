@@ -25,8 +25,8 @@ def everything_is_there(world: World) -> None:
     [
         (404, "NoSuchBucket", "Check the bucket's name"),
         (403, "AccessDenied", "s3:GetBucketVersioning"),
-        (301, "PermanentRedirect", "AWS_REGION"),
-        (400, "AuthorizationHeaderMalformed", "AWS_REGION"),
+        (301, "PermanentRedirect", "AWS_DEFAULT_REGION"),
+        (400, "AuthorizationHeaderMalformed", "AWS_DEFAULT_REGION"),
         (400, "ExpiredToken", "renew them"),
     ],
     ids=["missing", "not-yours", "redirect", "other-region", "expired"],

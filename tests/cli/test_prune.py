@@ -23,6 +23,7 @@ from safedelete.core.outcome import Tally
 from safedelete.core.plan import Plan
 from safedelete.core.run import RunState
 from safedelete.core.seal import RowBatch
+from safedelete.errors import ExitCode
 from safedelete.ledger import codec, tables
 from safedelete.ledger import prune as pruning
 from safedelete.ledger.prune import prune
@@ -170,6 +171,36 @@ def test_a_run_that_can_be_resumed_keeps_its_seal(ledger: SqlLedger, monkeypatch
     prune(ledger.engine, plan_of(400, 0).as_of)
     assert runs(ledger) == set(kept)
     assert all(len(list(ledger.batches(run))) == 1 for run in kept)
+
+
+def test_an_abandoned_run_whose_failures_nobody_was_told_of_keeps_its_seal(
+    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "SIGHT", 0)
+    told, untold = (record(ledger, night, S.ABANDONED, sealed=True) for night in range(2))
+    tally = codec.dump_tallies({"login_events": Tally(deleted=3, failed=1)})
+    with ledger.engine.begin() as connection:
+        t = tables.run
+        connection.execute(sa.update(t).values(tally=tally, exit_code=int(ExitCode.STORE)))
+        connection.execute(sa.update(t).where(t.c.run == untold).values(exit_code=int(ExitCode.INCOMPLETE)))
+    prune(ledger.engine, plan_of(400, 0).as_of)
+    assert told not in runs(ledger)
+    assert runs(ledger) == {untold}
+    assert len(list(ledger.batches(untold))) == 1
+
+
+def test_a_pause_that_ended_long_ago_is_forgotten_and_one_that_holds_or_ended_lately_is_not(
+    ledger: SqlLedger,
+) -> None:
+    old, before, young = (datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2021, 2022))
+    for job, ended in (("long-ago", old), ("lately", young), ("holds", None)):
+        ledger.say(Notice(kind="pause", subject=job, since=old, who="ann", reason="r"))
+        if ended is not None:
+            ledger.take_back("pause", job, at=ended, who="ann")
+    prune(ledger.engine, before, dry_run=True)
+    assert ledger.notices("pause", "long-ago")
+    prune(ledger.engine, before)
+    assert [len(ledger.notices("pause", job)) for job in ("long-ago", "lately", "holds")] == [0, 1, 1]
 
 
 def test_the_verb_says_what_it_forgot_and_a_dry_run_forgets_nothing(

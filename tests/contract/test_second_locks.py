@@ -209,6 +209,19 @@ class TestMariaDBAdvisoryLock(SecondLockContract):
         with advisory(mariadb_database) as second:
             yield second
 
+    def test_the_server_ends_the_session_of_a_holder_that_asks_no_more(self, mariadb_database: str) -> None:
+        with advisory(mariadb_database) as frozen, advisory(mariadb_database) as second:
+            frozen.lock.acquire("purge", owner="one")
+            frozen.hold()
+            until = time.monotonic() + 10
+            while True:
+                try:
+                    second.lock.acquire("purge", owner="two").release()
+                    break
+                except LockHeldError:
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+
     def test_two_databases_of_one_server_do_not_share_a_lock(
         self, mariadb_database: str, mariadb: object
     ) -> None:

@@ -2,7 +2,8 @@
 
 Those that have a test elsewhere: two starters (tests/locks/test_race.py); a lock shorter than the run, a crash that leaves
 the lock, a lock behind a pooler (test_locks.py, tests/contract/test_second_locks.py); a job that hangs for ever
-(test_deadline.py); summer time (test_summer_time.py, tests/unit/core/test_schedule.py).
+(test_deadline.py); summer time (test_summer_time.py, tests/unit/core/test_schedule.py); runs that were dropped, given up or never
+started (tests/cli/test_operate.py).
 """
 
 from __future__ import annotations

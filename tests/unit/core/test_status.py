@@ -195,6 +195,19 @@ def test_a_success_a_moment_before_its_time_is_the_run_of_that_time() -> None:
     assert kinds(stands("2026-03-10 12:00", seen("2026-03-10 02:30"))) == ["overdue"]
 
 
+def test_a_success_of_a_job_that_runs_every_minute_is_not_taken_for_the_next_ones() -> None:
+    story = JobStory(
+        name="beat",
+        schedule=parse("* * * * *"),
+        timeout=timedelta(seconds=30),
+        grace=timedelta(seconds=10),
+        runs=[seen("2026-03-10 03:00:00")],
+    )
+    assert judge(story, at("2026-03-10 03:01:41")).due == at("2026-03-10 03:01:40")
+    early = replace(story, runs=[seen("2026-03-10 02:59:45")])
+    assert judge(early, at("2026-03-10 03:01")).due == at("2026-03-10 03:01:40")
+
+
 @pytest.mark.parametrize(
     ("schedule", "due"),
     [

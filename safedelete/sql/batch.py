@@ -22,7 +22,7 @@ from safedelete.ports import Deletion, Held
 from safedelete.sql import predicate
 from safedelete.sql.erase import Eraser
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import as_asked
+from safedelete.sql.keys import looked_up
 from safedelete.sql.owned import Named
 from safedelete.sql.shared import named
 
@@ -125,17 +125,20 @@ class SqlRowTransaction:
     def _hold_locking(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named | None]:
         """Lock what still matches, and return what it names; None for just what was sealed."""
         statement = select(*self.target.keys.selected(), *self.target.owned.selected()).where(
-            self.target.keys.match(list(sealed)), self.target.rows.predicate
+            self.target.rows.predicate
         )
         if self._backend.locks_rows:
             of = self.target.table if self._backend.lock_of_table else None
             statement = statement.with_for_update(of=of, skip_locked=True)
+
+        def ask(keys: Sequence[Key]) -> Mapping[Key, Any]:
+            rows = self.connection.execute(statement.where(self.target.keys.match(keys)), self._values).all()
+            return dict(zip(self.target.keys.read_all(rows), rows, strict=True))
+
         width, owned = len(self.target.keys), self.target.owned
-        rows = self.connection.execute(statement, self._values).all()
-        found = as_asked(dict(zip(self.target.keys.read_all(rows), rows, strict=True)), sealed.keys())
         return {
             key: None if owned.plainly_same(sealed[key], row[width:]) else owned.read(row[width:])
-            for key, row in found.items()
+            for key, row in looked_up(ask, list(sealed)).items()
         }
 
     def _hold_deleting(self, sealed: Mapping[Key, SealedRow]) -> dict[Key, Named]:
@@ -192,17 +195,15 @@ class SqlRowTransaction:
         """Return, for those that exist, whether they match and what they name: a plain look that holds nothing."""
         own, owned = self.target.keys, self.target.owned
         matches = case((self.target.rows.predicate, 1), else_=0).label("sd_matches")
-        statement = select(*own.selected(), *owned.selected(), matches).where(own.match(keys))
-        found = {
-            own.read(row): (bool(row[-1]), owned.read(row[len(own) : -1]))
-            for row in self.connection.execute(statement, self._values)
-        }
-        known = as_asked(found, frozenset(keys))
-        if len(keys) > 1 and not known.keys() <= set(keys):
-            # Spelt in a way that only the database can tell; by itself each is the one that was asked for.
-            for key in [key for key in keys if key not in known]:
-                known |= self._look([key])
-        return known
+        statement = select(*own.selected(), *owned.selected(), matches)
+
+        def ask(some: Sequence[Key]) -> Mapping[Key, tuple[bool, Named]]:
+            return {
+                own.read(row): (bool(row[-1]), owned.read(row[len(own) : -1]))
+                for row in self.connection.execute(statement.where(own.match(some)), self._values)
+            }
+
+        return looked_up(ask, keys)
 
     def _classify(
         self,

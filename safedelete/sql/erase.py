@@ -17,7 +17,7 @@ from safedelete.core.item import Key, KeyRows
 from safedelete.core.outcome import LOCKED, REFERENCED, ItemOutcome, Outcome
 from safedelete.errors import StoreError, UnreachedError
 from safedelete.sql.failures import Cause, Failure, is_unreached, words
-from safedelete.sql.keys import as_asked
+from safedelete.sql.keys import as_asked, looked_up
 from safedelete.sql.owned import Named
 from safedelete.sql.touched import Touched
 
@@ -251,11 +251,16 @@ class Eraser:
         where: ColumnElement[bool] | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> set[Key]:
-        statement = select(*self.target.keys.selected()).where(self.target.keys.match(keys))
+        own = self.target.keys
+        statement = select(*own.selected())
         if where is not None:
             statement = statement.where(where)
-        found = {self.target.keys.read(row): None for row in self.connection.execute(statement, values or {})}
-        return set(as_asked(found, frozenset(keys)))
+
+        def ask(some: Sequence[Key]) -> Mapping[Key, None]:
+            found = self.connection.execute(statement.where(own.match(some)), values or {})
+            return dict.fromkeys(map(own.read, found))
+
+        return set(looked_up(ask, keys))
 
 
 class _RefusedError(Exception):

@@ -7,7 +7,7 @@ trusted to turn back into the same stored value.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import ne
@@ -293,6 +293,23 @@ def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
 def _wide(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     # A model may say Integer where the table says bigint; the wider array serves both, index included.
     return BigInteger() if isinstance(type_, Integer) else type_
+
+
+def looked_up(ask: Callable[[Sequence[Key]], Mapping[Key, Value]], asked: Sequence[Key]) -> dict[Key, Value]:
+    """Ask the database about keys, and return what it has under the keys it was asked for.
+
+    Args:
+        ask: Returns what is found for keys, under the keys as they are spelt there.
+        asked: Which keys.
+    """
+    wanted = frozenset(asked)
+    known = as_asked(ask(asked), wanted)
+    if known.keys() <= wanted:
+        return known
+    # Spelt in a way that only the database can tell; by itself each is the one that was asked for.
+    for key in [key for key in asked if key not in known]:
+        known |= as_asked(ask([key]), [key])
+    return {key: value for key, value in known.items() if key in wanted}
 
 
 def as_asked(found: Mapping[Key, Value], asked: Collection[Key]) -> dict[Key, Value]:

@@ -19,7 +19,7 @@ from safedelete.sql.batch import SqlRowTransaction
 from safedelete.sql.cascades import create_index, unindexed
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
-from safedelete.sql.keys import KeyColumns, as_asked, stored
+from safedelete.sql.keys import KeyColumns, looked_up, stored
 from safedelete.sql.lint import require_fit
 from safedelete.sql.owned import OwnedObjects
 from safedelete.sql.schema import Schema
@@ -162,15 +162,17 @@ class SqlRows:
 
     def present(self, keys: Sequence[Key]) -> Collection[Key]:
         """Return which of these keys still exist, whatever they look like now. Reads only."""
+        statement = select(*self.keys.selected())
         found: set[Key] = set()
+
+        def ask(some: Sequence[Key]) -> Mapping[Key, None]:
+            with self.database.reading(connection):
+                rows = connection.execute(statement.where(self.keys.match(some)))
+                return dict.fromkeys(map(self.keys.read, rows))
+
         with self.database.connected() as connection, translated(f"looking for rows of {self.name}"):
             for start in range(0, len(keys), PRESENT_CHUNK):
-                statement = select(*self.keys.selected()).where(
-                    self.keys.match(keys[start : start + PRESENT_CHUNK])
-                )
-                with self.database.reading(connection):
-                    there = dict.fromkeys(map(self.keys.read, connection.execute(statement)))
-                found.update(as_asked(there, frozenset(keys[start : start + PRESENT_CHUNK])))
+                found.update(looked_up(ask, keys[start : start + PRESENT_CHUNK]))
         return found
 
     @property

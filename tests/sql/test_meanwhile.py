@@ -153,7 +153,10 @@ def test_a_server_that_ignores_foreign_keys_and_cuts_answers_short_does_neither_
     rows = SqlRows(target(maria, uploads).rows, database)
     planned = sealed(rows)
     assert ids(planned) == [1, 2, 3, 4]
-    batch = rows.begin(AS_OF)
+    with (
+        database.connected()
+    ):  # the session that has read is taken, so the batch gets one that has done nothing yet
+        batch = rows.begin(AS_OF)
     held = batch.hold(planned)
     assert held.missing == {}
     deletion = batch.delete(held.rows)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from safedelete import Rows, S3Keys, past
 from safedelete.errors import ConfigError, StoreError, UnfitKeysError
 from safedelete.sql import Database, SqlRows
+from safedelete.sql.keys import as_asked
 from tests.sql.acts import fill, left, sealed, target
 from tests.sql.conftest import AS_OF, Server
 
@@ -179,3 +180,41 @@ def test_a_row_that_matches_among_the_sealed_ones_and_was_not_sealed_stays(
     assert batch.delete(held.rows).touched == {"uploads": 149}
     batch.commit()
     assert left(server) == [75]
+
+
+@pytest.mark.parametrize("owns", [False, True])
+def test_keys_that_answer_in_another_spelling_are_the_ones_asked_for(maria: Server, owns: bool) -> None:
+    model = sa.Table(
+        "t",
+        sa.MetaData(),
+        sa.Column("name", sa.String(30), primary_key=True),
+        sa.Column("s3_key", sa.String(30)),
+        sa.Column("gone", sa.DateTime()),
+    )
+    names = ["\u00e9", "\u0153uf", "Bob", "trail", "\u0153il"]
+    maria.sql(
+        "CREATE TABLE t (name varchar(30) COLLATE utf8mb4_unicode_ci PRIMARY KEY, s3_key varchar(30), gone datetime)",
+        *(f"INSERT INTO t VALUES ('{name}', 'k/{i}', '2020-01-01')" for i, name in enumerate(names)),
+    )
+    keys = S3Keys("acme", model.c.s3_key) if owns else None
+    rows = SqlRows(Rows(model, past(model.c.gone), owns=keys), maria.open())
+    planned = sealed(rows)
+    # Two that no rule of ours can tell, which the database alone knows to be the same.
+    for old, new in zip(names, ["e", "oeuf", "BOB", "trail ", "oeil"], strict=True):
+        maria.sql(f"UPDATE t SET name = '{new}' WHERE name = '{old}'")
+    assert rows.present([(name,) for name in names]) == {(name,) for name in names}
+    batch = rows.begin(AS_OF)
+    deletion = batch.delete(batch.hold(planned).rows)
+    batch.commit()
+    assert {row.key for row in deletion.rows} == {(name,) for name in names}
+    assert maria.rows("SELECT * FROM t") == []
+
+
+def test_where_blanks_count_a_key_is_not_taken_for_the_one_with_a_blank() -> None:
+    asked = [("a",), ("a ",)]
+    assert as_asked({("A",): 1}, asked) == {("a",): 1}
+    assert as_asked({("A ",): 1, ("A",): 2}, asked) == {("a ",): 1, ("a",): 2}
+    # Either could be meant, so neither is.
+    assert as_asked({("\u00e0",): 1}, [("\u00e1",), ("\u00e2",)]) == {("\u00e0",): 1}
+    # A number has one spelling.
+    assert as_asked({(5,): 1}, [(4,)]) == {(5,): 1}

@@ -17,7 +17,7 @@ import typer.main
 import safedelete.cli
 from safedelete.cli import text
 from safedelete.cli.app import app
-from safedelete.core.decision import Approval, Approved, Refused
+from safedelete.core.decision import Acceptance, Approval, Approved, Refused
 from safedelete.core.findings import finding
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import ItemOutcome, Outcome, Tally
@@ -72,7 +72,7 @@ def texts(file: str | None) -> Iterator[tuple[str, set[str]]]:
     given = Approval(
         run=stop.run,
         digest="d",
-        codes=("SD210",),
+        accepts=(Acceptance(code="SD210"),),
         reason="meant",
         who="ann@desk",
         at=stop.started_at,

@@ -666,24 +666,30 @@ def test_an_honest_answer_settles_every_ref_by_one_request_a_lane(keys: list[str
 # --- on stores ---
 
 
-def test_one_key_of_three_denied_by_policy_stays(weed: SeaweedFS, bucket: str) -> None:
+def test_one_key_in_a_thousand_denied_by_policy_stays(weed: SeaweedFS, bucket: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
     from safedelete.testing.servers import RUNNER
 
     weed.create_bucket(bucket)
-    for key in "abc":
-        weed.client().put_object(Bucket=bucket, Key=f"d/{key}", Body=b"x")
-    weed.deny(bucket, ["d/b"])
+    keys = [f"d/{n:04}" for n in range(1000)]
+    client = weed.client(max_pool_connections=16)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda key: client.put_object(Bucket=bucket, Key=key, Body=b"x"), keys))
+    weed.deny(bucket, ["d/0517"])
     outcomes = delete_objects(
         reach(weed, RUNNER).deleter,
         bucket,
-        refs(bucket, "d/a", "d/b", "d/c"),
+        refs(bucket, *keys),
         gate=Gate(),
         clock=FakeClock(),
         effort=QUICK,
     )
-    assert states(outcomes) == {"d/a": "deleted", "d/b": "failed", "d/c": "deleted"}
-    assert [o.code for o in outcomes.values()][1] == "AccessDenied"
-    assert [o["Key"] for o in weed.client().list_objects_v2(Bucket=bucket)["Contents"]] == ["d/b"]
+    assert {r.key: (o.state, o.code) for r, o in outcomes.items() if o.state is not Outcome.DELETED} == {
+        "d/0517": (Outcome.FAILED, "AccessDenied")
+    }
+    assert len(outcomes) == 1000
+    assert [o["Key"] for o in weed.client().list_objects_v2(Bucket=bucket)["Contents"]] == ["d/0517"]
 
 
 def test_an_object_overwritten_meanwhile_is_kept_by_the_store(weed: SeaweedFS, bucket: str) -> None:

@@ -206,6 +206,11 @@ def test_once_a_step_was_accepted_the_cutoff_is_held_against_what_it_was_from_th
     assert "since the last successful run" in the(back, "SD111").message
 
 
+def test_the_steps_of_clock_and_cutoff_are_told_in_days() -> None:
+    off = look(plan(30, 100, cutoff=START + 32 * DAY - KEEP), USUAL)
+    assert the(off, "SD111").numbers == {"clock_days": 1.0, "cutoff_days": 3.0}
+
+
 def test_a_cutoff_of_another_target_is_no_measure() -> None:
     other = [ran(plan(n, targets=[target(n, 100, name="other", cutoff=START)])) for n in range(3)]
     assert "SD111" not in codes(look(plan(3, 100), other))

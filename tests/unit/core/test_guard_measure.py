@@ -112,3 +112,16 @@ def test_runs_that_do_not_count_are_not_called_none_at_all() -> None:
     found = the(look(plan(1, 100, fingerprint="two", ages=ages(100)), once), "SD304")
     assert "none of 1 earlier run can be compared with" in found.message
     assert "no earlier run to compare with" in the(look(plan(1, 100, ages=ages(100))), "SD304").message
+
+
+def test_coming_days_stand_in_for_nothing_where_earlier_runs_say_what_is_usual() -> None:
+    decision = look(plan(30, 150, ages=ages(100_000)), USUAL)
+    assert "SD304" not in {f.code for f in decision.findings}
+    assert measure(decision).expected == 100
+
+
+def test_what_the_last_run_alone_saw_coming_makes_no_room_for_most_of_the_table() -> None:
+    seen = [ran(plan(n, 100, total=10_000, ages=ages(100))) for n in range(29)]
+    seen.append(ran(plan(29, 100, total=10_000, ages=ages([6_000, *[100] * 20]))))
+    decision = look(plan(30, 6_000, total=10_000), seen)
+    assert {f.code for f in decision.findings if f.severity == "refuse"} == {"SD211", "SD114"}

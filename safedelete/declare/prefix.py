@@ -55,8 +55,8 @@ class S3Prefix:
         max_size: Most bytes, inclusive.
         storage_class: One storage class or several, in S3's words (``"STANDARD_IA"``). An object whose listing names
             none is of class ``STANDARD``.
-        max_delete_rate: Most keys deleted a second, above 0; None for 2,500. It is halved each time the store answers
-            SlowDown, and won back by a fiftieth of the full rate with each request that it takes.
+        max_delete_rate: Most keys deleted a second, above 0; None for 2,500. It is halved when the store answers
+            SlowDown, once for the requests under way together, and won back by a fiftieth of the full rate with each request that it takes.
         inventory: Take the keys from an S3 Inventory instead of a listing: the URL of its ``manifest.json``, that of
             its folder for the newest one (ends with ``/``), or an :class:`Inventory`.
         whole_bucket: Allow an empty prefix.

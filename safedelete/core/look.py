@@ -304,7 +304,7 @@ class Look:
         if target.kind == "rows" and known(target.objects):
             values = [(n, n.target.objects) for n in self.past]
             self._part("objects", "SD202", target.name, target.objects, values, lift)
-        if target.bytes is not None and known(target.bytes):
+        if known(target.bytes):
             sizes = [(n, n.target.bytes) for n in self.past]
             self._part("bytes", "SD203", target.name, target.bytes, sizes, lift)
         if target.cascades:
@@ -316,7 +316,9 @@ class Look:
 
     @property
     def _items_tonight(self) -> int:
-        return self.target.items if known(self.target.items) else 0
+        items = self.target.items
+        assert known(items)  # else nothing but that was decided
+        return items
 
     def _part(
         self,

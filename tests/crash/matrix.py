@@ -204,7 +204,7 @@ def survive(
     """Try some of the boundaries that a run passed, say what was seen, and let nothing be broken."""
     seen = tried(labs, points, trial)
     say(f"{what}: {len(passed):,} boundaries, {len(pictures(passed))} ways to be dead; {seen}")
-    assert seen.broken == []
+    assert not seen.broken, "\n".join(seen.broken)
 
 
 def die_write_resume(lab: Lab, start: Start, point: Boundary) -> Case:

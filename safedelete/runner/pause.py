@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from safedelete.errors import PausedError, SafeDeleteError
+from safedelete.errors import PausedError
 from safedelete.ports import Clock, NoticeReader, holding
 from safedelete.runner.stop import Asked
 
@@ -52,7 +52,7 @@ def cancellation(ledger: NoticeReader, job: str, owner: str, clock: Clock) -> As
     def ask() -> None:
         try:
             notice = ledger.cancelled(job, owner)
-        except SafeDeleteError as error:
+        except Exception as error:  # nobody else hears of what a thread raises
             log.warning("it cannot be read whether this run was cancelled", job=job, error=str(error))
             return
         if notice is not None:

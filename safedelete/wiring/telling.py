@@ -13,7 +13,7 @@ import structlog
 
 from safedelete.core.event import RunEvent
 from safedelete.declare import Declared, Purge
-from safedelete.errors import ConfigError, ExitCode, SafeDeleteError
+from safedelete.errors import ConfigError, ExitCode
 from safedelete.metrics.fanout import SECONDS, send, send_all
 from safedelete.metrics.notify import Note
 from safedelete.metrics.parse import notes, sinks, tolerant
@@ -90,7 +90,7 @@ class Telling:
 
     def _look(self, ledger: LedgerReader, run: str) -> None:
         # How the run ended is being told already; without the record the numbers are left out.
-        with suppress(SafeDeleteError):
+        with suppress(Exception):
             self._record = ledger.record(run)
 
     def ended(self, report: Report | None, error: BaseException | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from safedelete.core.run import RunState
 from safedelete.declare import RunContext
@@ -160,20 +161,23 @@ def test_a_run_that_died_before_it_read_its_cancellation_is_not_resumed() -> Non
     assert record.reason == "cancelled by ann@desk: wrong table"
 
 
-def test_a_ledger_that_does_not_answer_the_question_does_not_end_the_run() -> None:
+@pytest.mark.parametrize("error", [LedgerError("no answer"), OSError("the token service is away")])
+def test_a_ledger_that_does_not_answer_the_question_does_not_end_the_run(error: Exception) -> None:
     world = World()
     asked = []
 
     class Silent:
         def cancelled(self, _job: str, _owner: str) -> Notice | None:
             asked.append(world.clock.uptime())
-            raise LedgerError("no answer")
+            raise error
 
     ask = cancellation(Silent(), JOB, "host:1", world.clock)  # type: ignore[arg-type]  # one method is asked
-    assert [ask(), ask()] == [None, None]
-    world.clock.advance(1)
-    assert ask() is None
+    with capture_logs() as lines:
+        assert [ask(), ask()] == [None, None]
+        world.clock.advance(1)
+        assert ask() is None
     assert len(asked) == 2
+    assert [line["error"] for line in lines] == [str(error)] * 2
 
 
 def test_a_ledger_that_hangs_holds_up_no_checkpoint_and_its_late_answer_is_heard(

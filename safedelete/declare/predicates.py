@@ -356,7 +356,7 @@ def _unjoined(predicate: ColumnElement[Any], table: Table, where: str) -> None:
             )
 
 
-def _asks_elsewhere(element: object, predicate: ColumnElement[Any]) -> bool:
+def _asks_elsewhere(element: Any, predicate: ColumnElement[Any]) -> bool:
     """Whether this is a whole condition, one side of an AND or OR, that holds a query."""
     if not any(element is part for part in _conditions(predicate)):
         return False

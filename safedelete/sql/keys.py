@@ -145,7 +145,7 @@ class KeyColumns:
         """
         kind = storage_type(leading.type, self.dialect)
         if _read_as_text(kind, self.dialect):
-            place = type_coerce(leading, kind)
+            place: ColumnElement[Any] = type_coerce(leading, kind)
             edge: ColumnElement[Any] = cast(literal(value, String()), kind)
         else:
             place = stored(leading, self.dialect)

@@ -27,10 +27,19 @@ _TRIGGERS_SQLITE: Final = text(
     "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name COLLATE NOCASE ORDER BY 1"
 )
 _HIDDEN_MARIADB: Final = text(
-    "SELECT for_name FROM information_schema.innodb_sys_foreign WHERE ref_name = CONCAT(:schema, '/', :name)"
+    # InnoDB writes names as it writes files.
+    "SELECT CONVERT(CAST(SUBSTRING_INDEX(for_name, '/', 1) AS BINARY) USING filename),"
+    " CONVERT(CAST(SUBSTRING_INDEX(for_name, '/', -1) AS BINARY) USING filename)"
+    " FROM information_schema.innodb_sys_foreign"
+    " WHERE CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', 1) AS BINARY) USING filename) = :schema"
+    " AND CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename) = :name"
 )
 _HIDDEN: Final = text(
-    "SELECT for_name FROM information_schema.innodb_foreign WHERE ref_name = CONCAT(:schema, '/', :name)"
+    "SELECT CONVERT(CAST(SUBSTRING_INDEX(for_name, '/', 1) AS BINARY) USING filename),"
+    " CONVERT(CAST(SUBSTRING_INDEX(for_name, '/', -1) AS BINARY) USING filename)"
+    " FROM information_schema.innodb_foreign"
+    " WHERE CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', 1) AS BINARY) USING filename) = :schema"
+    " AND CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename) = :name"
 )
 
 _EVENT: Final = re.compile(
@@ -105,7 +114,7 @@ def _children(connection: Connection, target: SqlRows) -> Iterator[Proof]:
     hidden: set[tuple[str, str]] = set()
     for space, name in parents:
         try:
-            answers = connection.execute(question, {"schema": space, "name": name}).scalars().all()
+            answers = connection.execute(question, {"schema": space, "name": name}).all()
         except DBAPIError as error:
             if lost(error) or code(error) not in ("1227", "1142", "1044"):
                 raise
@@ -117,9 +126,7 @@ def _children(connection: Connection, target: SqlRows) -> Iterator[Proof]:
                 f"GRANT PROCESS ON *.* TO {account(target.database.caller)};",
             )
             return
-        hidden |= {
-            (str(space), str(child)) for space, _, child in (str(a).partition("/") for a in answers)
-        } - known
+        hidden |= {(str(where), str(child)) for where, child in answers} - known
     if not hidden:
         yield Proof(subject, Verdict.ALLOWED)
         return

@@ -172,6 +172,24 @@ def test_a_child_that_the_role_may_not_see_is_denied_or_told_on_mariadb(
 # --- names and shapes ---------------------------------------------------------------------------------------------------
 
 
+def test_a_child_is_known_by_its_name_however_innodb_writes_it(maria: Server) -> None:
+    maria.sql(
+        "CREATE TABLE `th\u00efngs-1` (id integer PRIMARY KEY, at timestamp)",
+        "CREATE TABLE `n\u00f6te s-2` (id integer PRIMARY KEY, thing integer REFERENCES `th\u00efngs-1` (id) ON DELETE CASCADE)",
+    )
+    table = sa.Table(
+        "th\u00efngs-1",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", sa.DateTime()),
+    )
+    declared = Rows(table, past(table.c.at))
+    assert bad(probe(SqlRows(declared, maria.open()))) == {}
+    role = maria.role("GRANT SELECT, DELETE ON `th\u00efngs-1`", "GRANT PROCESS ON *.*")
+    denied = bad(probe(SqlRows(declared, maria.open(role))))["seeing what references th\u00efngs-1"]
+    assert f"{maria.url.database}.n\u00f6te s-2 references it" in denied.detail
+
+
 def test_a_table_further_down_the_search_path_is_found(pg: Server, uploads: sa.Table) -> None:
     fill(pg, uploads, 4)
     children(pg, "ON DELETE CASCADE")

@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 
 from safedelete import Rows, past
 from safedelete.core.item import KeyRows
-from safedelete.core.outcome import Outcome
+from safedelete.core.outcome import LOCKED, Outcome
 from safedelete.core.seal import RowBatch, decode, encode
 from safedelete.errors import BusyError
 from safedelete.sql import Database, SqlRows
@@ -153,9 +153,9 @@ def test_a_server_that_ignores_foreign_keys_and_cuts_answers_short_does_neither_
     rows = SqlRows(target(maria, uploads).rows, database)
     planned = sealed(rows)
     assert ids(planned) == [1, 2, 3, 4]
-    with (
-        database.connected()
-    ):  # the session that has read is taken, so the batch gets one that has done nothing yet
+    _ = rows.schema, database.identity
+    # The session that has read is taken, so the batch gets one that has done nothing yet.
+    with database.connected():
         batch = rows.begin(AS_OF)
     held = batch.hold(planned)
     assert held.missing == {}
@@ -245,3 +245,23 @@ def test_a_child_that_comes_below_a_cycle_is_not_taken_uncounted(maria: Server) 
         touched = batch.delete(batch.hold(planned).rows).touched
         batch.commit()
     assert touched == {"replies": 3 + len(came)}
+
+
+def test_a_busy_child_blocks_its_parent_alone_though_it_is_locked_to_be_counted(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql(
+        "CREATE TABLE marks (id integer PRIMARY KEY, note integer REFERENCES notes (id) ON DELETE CASCADE)"
+    )
+    rows = target(maria, uploads, owns=False)
+    planned = sealed(rows)
+    batch = rows.begin(AS_OF)
+    with maria.admin.begin() as other:
+        other.exec_driver_sql("SELECT * FROM notes WHERE id = 3 FOR UPDATE")
+        deletion = batch.delete(batch.hold(planned).rows)
+    batch.commit()
+    assert ids(deletion.rows) == [1, 2, 3]
+    assert deletion.kept[(4,)].code == LOCKED
+    assert deletion.touched == {"uploads": 3, "notes": 2}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Mapped
 
 from safedelete import Purge, Rows, older_than, past
 from safedelete.errors import ConfigError
@@ -32,6 +32,7 @@ class Base(DeclarativeBase):
 
 class Thing(Base):
     __table__ = things
+    parts: Mapped[int]
 
 
 aliased = things.alias()

@@ -169,15 +169,15 @@ class Look:
             others.append(usual.limit)
         if before is None:
             # The second night, or the second under a new definition.
-            stand_in = self._stand_in()[0]
-            others += [stand_in.limit] if stand_in is not None else []
+            stand_in = self._stand_in()
+            others += [stand_in[0].limit] if stand_in is not None else []
         return max(others, default=max(NEVER_BEFORE, UNTRIED * table))
 
-    def _stand_in(self) -> tuple[Usual | None, int]:
+    def _stand_in(self) -> tuple[Usual, int] | None:
         """Judge by the time column's own coming days; also says how many there are."""
         ages = profile(self.target)
         if ages is None or self.target.cutoff is None:
-            return None, 0
+            return None
         # Days nearer than the retention are still being written: only whole ones say what a night brings.
         period = self.target.period
         whole_days = max(1, int(period / DAY)) if period else ages.ahead
@@ -188,13 +188,14 @@ class Look:
             day = self.target.cutoff + d * DAY + SEASON
             samples.append(Sample(counts.get(d, 0), Season(1.0, day.weekday(), month_bits(day))))
         stand_in = judge(samples, self.season)
-        return None if stand_in.expected is None else stand_in, len(samples)
+        return None if stand_in.expected is None else (stand_in, len(samples))
 
     def _provisional(self, usual: Usual, bound: _Bound, size: int) -> tuple[Usual, _Bound]:
         """Let the time column's own coming days stand in for a baseline, where there is none."""
-        stand_in, days = self._stand_in()
-        if stand_in is None:
+        found = self._stand_in()
+        if found is None:
             return usual, bound
+        stand_in, days = found
         self.found.append(
             finding(
                 "SD304",
@@ -346,9 +347,11 @@ class Look:
             return
         limit, rule = usual.limit * lift, usual.rule
         if usual.expected is None:
-            taught = any(s.weight for s in samples)
-            limit, rule = (NEVER_BEFORE, "never before") if taught and measure != "bytes" else (inf, rule)
-            if measure != "bytes" and not taught:
+            if measure == "bytes":
+                limit = inf
+            elif any(s.weight for s in samples):
+                limit, rule = NEVER_BEFORE, "never before"
+            else:
                 limit, rule = max(NEVER_BEFORE, TAKEN * self._items_tonight), "first night"
         elif portion:
             rule = f"portion, {rule}"

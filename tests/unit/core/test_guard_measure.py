@@ -125,3 +125,24 @@ def test_what_the_last_run_alone_saw_coming_makes_no_room_for_most_of_the_table(
     seen.append(ran(plan(29, 100, total=10_000, ages=ages([6_000, *[100] * 20]))))
     decision = look(plan(30, 6_000, total=10_000), seen)
     assert {f.code for f in decision.findings if f.severity == "refuse"} == {"SD211", "SD114"}
+
+
+def test_what_is_left_over_is_beside_the_share_of_the_table() -> None:
+    history = nightly([1_000] * 29, total=10_000)
+    history.append(ran(plan(29, 1_100, total=10_000), deleted=1_000))
+    said = measure(look(plan(30, 550, total=1_000), history))
+    assert (said.limit, said.rule) == (600, "share of table")
+
+
+def test_a_peak_that_a_week_of_runs_saw_coming_is_believed_beyond_the_usual_volume() -> None:
+    def seen(night: int) -> list[int]:
+        coming = [100] * 30
+        if night > 0:
+            coming[30 - night - 1] = 1_000
+        return coming
+
+    history = [ran(plan(n, 100, ages=ages(seen(n)))) for n in range(29)]
+    history.append(ran(plan(29, 100, ages=ages([50_000, *[100] * 20]))))
+    decision = look(plan(30, 1_000), history)
+    assert approved(decision)
+    assert measure(decision).rule == "forecast jumped"

@@ -30,6 +30,7 @@ class Past:
         deleted: Whether it deleted anything.
         planned: Whether it has a plan.
         untold: Whether it was abandoned and left failures that no run has told of yet.
+        resumes: Whether a later run may go on with it: a purge's may, a function begins anew.
     """
 
     run: str
@@ -38,6 +39,7 @@ class Past:
     deleted: bool = False
     planned: bool = False
     untold: bool = False
+    resumes: bool = True
 
 
 def forgettable(runs: Sequence[Past], before: datetime) -> Iterator[Past]:
@@ -55,6 +57,6 @@ def forgettable(runs: Sequence[Past], before: datetime) -> Iterator[Past]:
     for past in runs:
         kind = (past.state, past.planned, past.deleted)
         kinds[kind] += 1
-        owed = past.state in UNFINISHED | RESUMABLE or past.untold
+        owed = past.state in (UNFINISHED | RESUMABLE if past.resumes else UNFINISHED) or past.untold
         if past.started_at < before and kinds[kind] > SIGHT and not owed:
             yield past

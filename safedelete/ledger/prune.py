@@ -101,7 +101,7 @@ def _choose(engine: Engine, before: datetime) -> tuple[list[Past], list[Past], i
 def _runs(engine: Engine, job: str) -> Iterator[Past]:
     t = tables.run.c
     planned = t.plan.is_not(None).label("planned")
-    query = select(t.run, t.state, t.started_at, t.exit_code, t.tally, planned).where(t.job == job)
+    query = select(t.run, t.kind, t.state, t.started_at, t.exit_code, t.tally, planned).where(t.job == job)
     with told("list runs"), engine.connect() as connection:
         for row in connection.execute(query.order_by(t.started_at.desc(), t.run.desc())):
             where = f"run {row.run}"
@@ -117,6 +117,7 @@ def _runs(engine: Engine, job: str) -> Iterator[Past]:
                 started_at=started,
                 deleted=total.deleted > 0,
                 planned=bool(row.planned),
+                resumes=row.kind == "purge",
                 untold=state is RunState.ABANDONED and row.exit_code != ExitCode.STORE and not total.clean,
             )
 

@@ -116,8 +116,9 @@ def _batch(job: Declared, settings: Settings) -> timedelta:
 def _durations(job: Declared, ledger: SqlLedger) -> Iterator[timedelta]:
     for record in ledger.runs(job.name, limit=RECENT, states={RunState.SUCCEEDED}):
         # A clock that was set back while it ran says nothing about how long it took.
-        if record.finished_at is not None and record.finished_at > record.started_at:
-            yield record.finished_at - record.started_at
+        # One that was resumed had a deadline anew, from when it was taken up.
+        if record.finished_at is not None and record.finished_at > record.began_at:
+            yield record.finished_at - record.began_at
 
 
 def _another(job: Declared, runs: Sequence[RunRecord]) -> str:

@@ -61,6 +61,8 @@ def test_a_timeout_below_the_slowest_recent_success_is_told(world: World) -> Non
         " finished_at = '2026-01-01T00:11:00.000000+00:00'"
     )
     assert codes(world, jobs) == {"SD402": "warn"}
+    world.sql("UPDATE safedelete_run SET resumed_at = '2026-01-01T00:10:00.000000+00:00'")
+    assert codes(world, jobs) == {}, "it was resumed, and took a minute of its new deadline"
 
 
 def test_a_run_during_which_the_clock_was_set_back_says_nothing_about_timeouts(world: World) -> None:

@@ -18,7 +18,14 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BEFORE = NOW - timedelta(days=400)
 
 
-def old(number: int, state: RunState = S.SUCCEEDED, *, deleted: bool = True, untold: bool = False) -> Past:
+def old(
+    number: int,
+    state: RunState = S.SUCCEEDED,
+    *,
+    deleted: bool = True,
+    untold: bool = False,
+    resumes: bool = True,
+) -> Past:
     return Past(
         run=f"RUN{number}",
         state=state,
@@ -26,6 +33,7 @@ def old(number: int, state: RunState = S.SUCCEEDED, *, deleted: bool = True, unt
         deleted=deleted,
         planned=True,
         untold=untold,
+        resumes=resumes,
     )
 
 
@@ -63,3 +71,11 @@ def test_a_run_younger_than_what_is_kept_stays() -> None:
     ]
     assert not list(forgettable(young, BEFORE))
     assert not list(forgettable([*young, Past(run="X", state=S.FAILED, started_at=BEFORE)], BEFORE))
+
+
+@pytest.mark.parametrize("state", [S.INTERRUPTED, S.CRASHED])
+def test_a_run_of_a_function_is_not_kept_for_a_run_that_would_go_on_with_it(state: RunState) -> None:
+    purges = [old(number, state) for number in range(SIGHT + 3)]
+    assert not list(forgettable(purges, BEFORE))
+    functions = [old(number, state, resumes=False) for number in range(SIGHT + 3)]
+    assert len(list(forgettable(functions, BEFORE))) == 3

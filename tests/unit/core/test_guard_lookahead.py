@@ -335,3 +335,16 @@ def test_provisional_baseline_is_never_counted_as_runs() -> None:
     history = [ran(plan(i, 0)) for i in range(3)]
     found = measure(look(plan(3, 110, ages=ages(100)), history))
     assert (found.runs, found.rule.split(",")[0]) == (0, "provisional")
+
+
+def test_a_forecast_made_before_another_definition_ran_is_not_used() -> None:
+    history = nightly([100] * 20, ages=ages(100))
+    history.append(ran(plan(20, 100, fingerprint="two", ages=ages(100))))
+    assert measure(look(plan(21, 100), history)).forecast is None
+    assert measure(look(plan(21, 100), history[:-1])).forecast is not None
+
+
+def test_nothing_is_foreseen_for_a_cutoff_that_went_back() -> None:
+    history = nightly([100] * 20, ages=ages(100))
+    back = look(plan(20, 100, cutoff=START + 18 * DAY - KEEP), history)
+    assert measure(back).forecast is None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Cascade, Plan
+from safedelete.core.plan import Cascade, Plan, Unknown
 from safedelete.core.say import sentence
 from tests.unit.core.guard_cases import (
     DAY,
@@ -146,3 +147,25 @@ def test_a_peak_that_a_week_of_runs_saw_coming_is_believed_beyond_the_usual_volu
     decision = look(plan(30, 1_000), history)
     assert approved(decision)
     assert measure(decision).rule == "forecast jumped"
+
+
+def test_a_forecast_that_nothing_bears_out_is_believed_up_to_a_tenth_of_the_table() -> None:
+    backlog = ran(plan(0, 5_000, total=10_000, ages=ages([4_000, *[4_000] * 20])))
+    decision = look(plan(1, 3_000, total=10_000), [backlog])
+    assert {f.code for f in decision.findings if f.severity == "refuse"} == {"SD211"}
+    assert measure(decision).limit == 1_000
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"items": 0, "eligible": 0, "objects": 0}, {"objects": Unknown("timeout")}, {"objects": -1}],
+    ids=["nothing taken", "not counted", "damaged"],
+)
+def test_nights_that_say_nothing_by_the_row_are_left_out_where_a_portion_is_compared_by_the_row(
+    odd: dict[str, Any],
+) -> None:
+    usual = [ran(plan(i, 100, objects=200)) for i in range(30)]
+    strange = [ran(plan(30 + i, **{"items": 100, "objects": 200, **odd})) for i in range(3)]
+    tonight = plan(33, 50, eligible=100, portion=50, objects=100)
+    said = measure(look(tonight, [*usual, *strange]), "objects")
+    assert (said.expected, said.runs) == (100, 29), "the first covers an unknown time"

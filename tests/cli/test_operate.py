@@ -59,7 +59,7 @@ def job_file(world: World, text: str) -> Path:
     return path
 
 
-def waited(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def waited(condition: Callable[[], bool], seconds: float = 120) -> bool:
     ends = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > ends:

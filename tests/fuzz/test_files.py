@@ -160,7 +160,10 @@ READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         lambda text: codec.load_outcomes(text, "x"),
     ),
     "indexes": (codec.dump_indexes([1, 2, 3, 7]), lambda text: codec.load_indexes(text, "x", items=9)),
-    "codes": ('["SD101","SD104"]', lambda text: codec.load_codes(text, "x")),
+    "accepts": (
+        '[{"code":"SD101","target":"uploads","limit":5}]',
+        lambda text: codec.load_accepts(text, "x"),
+    ),
     "decision": ('{"approved":true,"value":{}}', lambda text: codec.load_decision(text, "x")),
 }
 

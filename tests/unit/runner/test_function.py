@@ -102,7 +102,10 @@ def test_a_dry_run_of_a_function_records_nothing() -> None:
     host = Host(act)
     report = host.run(dry_run=True)
     assert (seen, host.records(), report.run, report.state) == ([True], [], None, None)
-    assert text.result(report) == f"{NAME}: dry run, not recorded. 5 processed, 0 failed."
+    said = text.result(report)
+    assert said.startswith(
+        f"{NAME}: dry run, not recorded. 5 processed, 0 failed.\n\nThis was a dry run: nothing was deleted"
+    )
     host.run()
     assert (seen, len(host.records())) == ([True, False], 1)
 

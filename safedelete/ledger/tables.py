@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of the tables below; ``init`` writes it, and everything else compares it."""
 
 metadata: Final = MetaData()

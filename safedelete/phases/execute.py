@@ -206,6 +206,8 @@ class _RowBatches:
             self._unsure[stored.ref] = _Landed(None, after)
             now = after.stored
             tally = record(tools.ledger, tools.lease, now, now.outcomes, now.pending, underway=not after.over)
+        # Sure from here on; kept for every batch, these would be the whole purge in memory.
+        del self._unsure[stored.ref]
         new = {i: o for i, o in after.stored.outcomes.items() if i not in stored.outcomes}
         self._work.report(stored, len(tried), new, tally)
         if store is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -31,6 +32,8 @@ from safedelete.errors import (
 from safedelete.phases.execute import execute
 from safedelete.phases.parts import Tools, quiet
 from safedelete.phases.preflight import preflight
+from safedelete.phases.slices import Left
+from safedelete.ports import Deletion
 from safedelete.runner import purge
 from safedelete.testing.memory import Call, MemoryRow, Policy
 from tests.worlds import BUCKET, World, batches_of, die, on, photo
@@ -85,6 +88,22 @@ def test_rows_without_objects_need_no_intent() -> None:
     assert process.run().exit_code is ExitCode.DONE
     assert "ledger.doubt" not in process.watch.calls
     assert steps(process.watch.calls)[-4:-1] == ["ledger.settle", "lease.pin", "batch.commit"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("owns", [True, False])
+def test_no_batch_stays_in_memory_once_it_is_settled(owns: bool, apart: bool) -> None:
+    world = World(expired=40, fresh=200, owns=owns, apart=apart)
+    alive = []
+
+    def count(call: Call) -> None:
+        if call.name == "rows.begin" and call.moment == "before":
+            alive.append(sum(isinstance(found, (Deletion, Left)) for found in gc.get_objects()))
+
+    with batches_of(2):
+        assert world.process(at=count).run().total.deleted == 40
+    assert len(alive) == 20
+    assert max(alive) == min(alive)
 
 
 @pytest.mark.parametrize("owns", [True, False])

@@ -315,11 +315,11 @@ def database(
                 )
 
 
-def peak_mb(url: str, items: int) -> float:
+def peak_mb(url: str, items: int, *, owns: bool) -> float:
     """Return the peak memory of a whole run in a process of its own."""
     code = (
         "import resource, sys; from tests.bench.bench_rows import ours; "
-        "ours(sys.argv[1], 'integer', int(sys.argv[2])); "
+        f"ours(sys.argv[1], 'integer', int(sys.argv[2]), owns={owns}); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run(
@@ -333,18 +333,18 @@ def peak_mb(url: str, items: int) -> float:
 
 
 def memory(name: str, copies: Copies) -> Iterator[Result]:
-    """Compare the peak memory of runs over a twentieth of the rows' number and over five times it, in megabytes."""
-    peaks = []
-    for items in (ROWS // 20, ROWS * 5):
-        copies.make("integer", 2 * items)
-        with copies.copy("integer") as url:
-            peaks.append(peak_mb(url, items))
-    few, many = peaks
-    print(f"  memory: {few:.1f} MB, {many:.1f} MB", file=sys.stderr)
-    yield compared(f"{name}: peak MB of a run over {ROWS * 5:,} rows", "megabytes", many, MEMORY, 1.0)
-    yield compared(
-        f"{name}: peak MB of a run over {ROWS * 5:,} rows", f"over {ROWS // 20:,} rows", many, few, FLAT
-    )
+    """Compare the peak memory of runs over few rows and over many, in megabytes."""
+    for owns, many in ((True, ROWS // 2), (False, ROWS * 5)):
+        few = ROWS // 20
+        peaks = []
+        for items in (few, many):
+            copies.make("integer", 2 * items)
+            with copies.copy("integer") as url:
+                peaks.append(peak_mb(url, items, owns=owns))
+        what = f"{name}: peak MB of a run over {many:,} rows{' with objects' if owns else ''}"
+        print(f"  memory: {peaks[0]:.1f} MB, {peaks[1]:.1f} MB", file=sys.stderr)
+        yield compared(what, "megabytes", peaks[1], MEMORY, 1.0)
+        yield compared(what, f"over {few:,}", peaks[1], peaks[0], FLAT)
 
 
 def measure() -> list[Result]:

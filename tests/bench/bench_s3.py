@@ -231,6 +231,9 @@ def deleting(bench: Bench) -> Iterator[Result]:
             MICROS_A_DELETE * DELETES / 1e6,
             1.0,
         )
+        if "s5cmd rm" in costs:
+            name = f"s3: delete {DELETES:,} objects, {how}, client CPU"
+            yield compared(name, "s5cmd rm", cost.cpu, best(costs["s5cmd rm"]).cpu, None)
 
 
 _MEMORY = """

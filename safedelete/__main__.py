@@ -1,5 +1,5 @@
 """``python -m safedelete``."""
 
-from safedelete.cli import main
+from safedelete.cli import command
 
-main()
+command()

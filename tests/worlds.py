@@ -275,3 +275,12 @@ def slices_of(size: int) -> Iterator[None]:
 
 
 FINAL = frozenset({RunState.SUCCEEDED, RunState.INCOMPLETE, RunState.FAILED, RunState.ABANDONED})
+
+
+def another_begins(world: World, job: str) -> None:
+    """Have another host take the job's lock, which must be free, and be at work on a run of its own."""
+    MemoryLock(world.database, world.clock).acquire(job, owner="host:9")
+    at = world.clock.now()
+    world.ledger.begin(
+        RunRecord(run="ANOTHER", job=job, kind="purge", state=RunState.RUNNING, started_at=at, owner="host:9")
+    )

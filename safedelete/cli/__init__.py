@@ -48,4 +48,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(int(ExitCode.UNEXPECTED))
 
 
-__all__ = ["main"]
+def command() -> None:
+    """Run the command line in a process of its own, which ends by the deadline of the run that was in it.
+
+    :func:`main` is for programs that call it: their process, and what else is at work in it, are not ours to end.
+    """
+    from safedelete.cli.common import chosen
+    from safedelete.errors import ExitCode
+
+    chosen.alone = True
+    try:
+        main()
+    except SystemExit as end:
+        chosen.code = end.code if isinstance(end.code, int) else int(ExitCode.UNEXPECTED)
+        raise
+
+
+__all__ = ["command", "main"]

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 
 class Chosen:
-    """What was said before the verb, and whether its answer has been given."""
+    """What was said before the verb, whether its answer has been given, and whose the process is."""
 
     verbose = False
     answered = False
+    alone = False
+    """Whether the process is the command line's own, and ends with it."""
+    code = 0
+    """What it is about to end with."""
 
 
 chosen = Chosen()

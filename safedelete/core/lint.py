@@ -7,7 +7,7 @@ facts says what could not be found out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
@@ -15,8 +15,11 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from safedelete.core.decision import Finding
-from safedelete.core.findings import Kind
+from safedelete.core.lint_rules import RULES
 from safedelete.core.schedule import HORIZON, Gaps, Schedule
+from safedelete.core.status import run_out
+
+__all__ = ["RULES", "JobFacts", "every_week", "lint", "missed_run_not_expressible", "nobody_is_told"]
 
 CLOUDWATCH_REACH: Final = timedelta(days=7)
 """Longest time a CloudWatch alarm can look back."""
@@ -28,69 +31,6 @@ _MONDAY: Final = date(2026, 1, 5)
 """From where calendar weeks are looked at: fixed, so that the answer does not change by itself."""
 
 _EVERY_HOUR: Final = timedelta(hours=2)
-
-RULES: Final[Mapping[str, Kind]] = {
-    "SD401": Kind(
-        "Timeout reaches the next run",
-        "refuse",
-        "A run may still be going when the next one is due, which then is skipped.",
-        "Shorten the timeout, or run less often.",
-    ),
-    "SD402": Kind(
-        "Timeout near what runs take",
-        "warn",
-        "The timeout would cut an ordinary slow run, or leaves little room before the next one.",
-        "Raise the timeout above what successful runs need, drain in portions (per_run), or run less often.",
-    ),
-    "SD403": Kind(
-        "Grace too long",
-        "refuse",
-        "The platform kills the run before its grace is over, or a stopping run meets the next one (then a warning).",
-        "Shorten the grace, or raise the platform's stop timeout.",
-    ),
-    "SD404": Kind(
-        "Local time at risk",
-        "warn",
-        "A change of the clocks skips or repeats the scheduled local time.",
-        "Choose a time that no change of the clocks touches, or tz='UTC'.",
-    ),
-    "SD405": Kind(
-        "Missed run not expressible",
-        "warn",
-        "The alarm cannot look back far enough to know that a run is missing.",
-        "Have an outside watcher pinged, or run more often.",
-    ),
-    "SD406": Kind(
-        "No fixed limit",
-        "warn",
-        "Until there is a history, nothing but the time column bounds what a first run may delete.",
-        "Add guard=Guard(max_items=..., max_fraction=...).",
-    ),
-    "SD407": Kind(
-        "Lease shorter than a batch",
-        "refuse",
-        "A batch can outlive the lease that protects it.",
-        "Lengthen the lease, or shorten the batch's time budget.",
-    ),
-    "SD408": Kind(
-        "Ledger does not last",
-        "refuse",
-        "History, seals and the lock vanish with the task's disk.",
-        "Point $SAFEDELETE_LEDGER_URL at a database, or mount a volume that lasts.",
-    ),
-    "SD409": Kind(
-        "Two jobs share a lock",
-        "refuse",
-        "Two jobs under one lock keep each other from running.",
-        "Give each its own name or lock.",
-    ),
-    "SD410": Kind(
-        "Nobody is told",
-        "warn",
-        "The alarms go to a topic without a subscriber.",
-        "Set ecs.emails or ecs.webhooks, or name the topic that your on-call listens to.",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +94,7 @@ def lint(jobs: Sequence[JobFacts], now: datetime) -> tuple[Finding, ...]:
         found += lease_shorter_than_batch(job)
         found += ledger_does_not_last(job)
         found += name_is_anothers_too(job)
+        found += never_runs_again(job, now)
     return (*found, *shared_lock_names(jobs))
 
 
@@ -375,6 +316,23 @@ def nobody_is_told(topic: str) -> Finding:
         message=f"The topic {topic} is made without a subscriber: its alarms reach nobody.",
         hint="Set ecs.emails or ecs.webhooks, or name the topic that your on-call listens to (ecs.topic).",
     )
+
+
+def never_runs_again(job: JobFacts, now: datetime) -> Iterator[Finding]:
+    """SD411: the schedule has no run to come.
+
+    Not asked where a job is declared: no clock is looked at there, and a file must not stop loading, its other jobs with
+    it, on the day after one's last run.
+    """
+    over = run_out(job.schedule, now)
+    if over:
+        yield Finding(
+            code="SD411",
+            severity="refuse",
+            target=job.name,
+            message=f"{job.name}: {over}.",
+            hint="Correct the years, or take the job out of its file.",
+        )
 
 
 def shared_lock_names(jobs: Iterable[JobFacts]) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ _WORD: Final = (
     r"(?:api|access|account|private|secret)[-_]?key)"
     r"(?:[-_.](?:key|id|value))?"
 )
-_URL: Final = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:]*:)(?P<secret>\S*)(?=@)", re.IGNORECASE)
+# Names are bounded: looked for from each letter of a long word, an open end takes time by the square of its length.
+_URL: Final = re.compile(r"(?P<head>[a-z][a-z0-9+.-]{0,40}://[^\s/:]*:)(?P<secret>\S*)(?=@)", re.IGNORECASE)
 _GIVEN: Final = re.compile(
     rf"(?P<head>(?:^|[\s?&;,])-{{0,2}}(?:[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD})=)(?P<secret>'[^']*'|[^\s&]+)",
     re.IGNORECASE,
@@ -32,7 +33,7 @@ _SPACED: Final = re.compile(
 _NAMED: Final = re.compile(rf"[a-z]*(?:pass(?:word|wd)?|pwd)|{_WORD}", re.IGNORECASE)
 _NAMES_NEXT: Final = re.compile(rf"--?{_WORD}", re.IGNORECASE)
 _HEADER: Final = re.compile(
-    r"(?P<head>(?:authorization|x-[a-z-]*(?:token|key))\s*:\s*)(?P<secret>.+)", re.IGNORECASE
+    r"(?P<head>(?:authorization|x-[a-z-]{0,60}(?:token|key))\s*:\s*)(?P<secret>.+)", re.IGNORECASE
 )
 
 _SHORT: Final = (

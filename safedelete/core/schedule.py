@@ -274,7 +274,15 @@ def parse(text: str, zone: str = "UTC", *, anchor: datetime | None = None) -> Sc
             "no such day exists: the months, days and years given never meet.",
             "February has 28 or 29 days; April, June, September and November have 30.",
         )
-    return Schedule(line, kind, named or zone, pattern)
+    schedule = Schedule(line, kind, named or zone, pattern)
+    # Without years any day comes round in one that changes the clock on another.
+    if pattern.years is not None and schedule.next(_EPOCH - _DAY) is None:
+        refuse(
+            line,
+            f"it has no run at all: changes of the clock in {schedule.zone} skip each of its times.",
+            "Choose a time that is there, or tz='UTC'.",
+        )
+    return schedule
 
 
 def check_zone(zone: object) -> str:

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from safedelete.core.run import UNFINISHED, RunState
 from safedelete.core.schedule import Schedule
 
-ProblemKind: TypeAlias = Literal["failed", "overdue", "never ran", "late"]
+ProblemKind: TypeAlias = Literal["failed", "overdue", "never ran", "late", "ended"]
 
 EARLY: Final = timedelta(minutes=1)
 """How much before its time a run may seem to begin: the scheduler's clock and the run's host's need not agree."""
@@ -28,7 +28,7 @@ COUNTED: Final = 1000
 NEVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Later than any run of a schedule."""
 
-_BAD: Final = frozenset(
+BAD: Final = frozenset(
     {
         RunState.FAILED,
         RunState.INCOMPLETE,
@@ -148,7 +148,7 @@ def judge(story: JobStory, now: datetime) -> Health:
     success = next((seen for seen in newest if seen.state is RunState.SUCCEEDED), None)
     allowed = story.timeout + story.grace
     late = working is not None and now > working.began_at + allowed
-    since = _since(story, success, newest)
+    since = _since(story, success, newest, now)
     due = _due(story, since, success)
     missed = 0
     problems: list[Problem] = []
@@ -189,6 +189,12 @@ def judge(story: JobStory, now: datetime) -> Health:
         elif since is not None and due is not None and now > due and not within:
             missed = _missed(story, since, success, now - allowed)
             problems.append(_overdue(story, success, newest, due, missed))
+        # Until the last run has had its time, it is that one which is waited for.
+        over = "" if within else run_out(story.schedule, now - allowed - timedelta.resolution)
+        if over:
+            problems.append(
+                Problem("ended", f"{over}; correct its years, pause it, or take it out of the job file")
+            )
     return Health(
         job=story.name,
         problems=tuple(problems),
@@ -201,24 +207,39 @@ def judge(story: JobStory, now: datetime) -> Health:
     )
 
 
+def run_out(schedule: Schedule, after: datetime) -> str:
+    """Say that a schedule has no run after an aware instant, and when it had its last; empty where one is to come."""
+    if schedule.next(after) is not None:
+        return ""
+    last = schedule.previous(after + timedelta(seconds=1))
+    had = "" if last is None else f" had its last run {_at(last)}, and"
+    return f"its schedule {schedule.text!r}{had} never runs again"
+
+
 def _bad(seen: Seen) -> bool:
-    return seen.state in _BAD or (seen.state is RunState.CANCELLED and seen.failed)
+    return seen.state in BAD or (seen.state is RunState.CANCELLED and seen.failed)
 
 
 def _counts(seen: Seen) -> bool:
     return seen.state is RunState.SUCCEEDED or (seen.state is RunState.EXPIRED and seen.refused)
 
 
-def _since(story: JobStory, success: Seen | None, newest: Sequence[Seen]) -> datetime | None:
-    """Return from when on the job owes a success; None where that is not known."""
+def _since(story: JobStory, success: Seen | None, newest: Sequence[Seen], now: datetime) -> datetime | None:
+    """Return from when on the job owes a success; None where that is not known.
+
+    An instant that is still to come was written by a wrong clock: going by it, nothing would be missed until then.
+    """
+    declared, unpaused = (
+        None if at is None or at > now + AHEAD else at for at in (story.declared_at, story.unpaused_at)
+    )
     if success is not None:
         known = [success.began_at]
-    elif story.declared_at is not None:
-        known = [story.declared_at]
+    elif declared is not None:
+        known = [declared]
     else:
         known = [newest[-1].began_at] if newest else []
-    if story.unpaused_at is not None:
-        known.append(story.unpaused_at)
+    if unpaused is not None:
+        known.append(unpaused)
     return max(known, default=None)
 
 

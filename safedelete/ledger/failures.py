@@ -21,6 +21,15 @@ def instant(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def storable(text: str) -> str:
+    """Return a text as every database takes it.
+
+    A program's output may hold a NUL, which PostgreSQL keeps in no text; an argument or a file name that is no UTF-8 has
+    halves of surrogate pairs in their place, which no driver can send. How a run ended must not be lost for either.
+    """
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 def first_line(error: BaseException) -> str:
     """Return the database's own words, without SQLAlchemy's statement and parameters."""
     source = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error

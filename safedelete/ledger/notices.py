@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from safedelete.core.run import UNFINISHED
 from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
-from safedelete.ledger.failures import instant, missing_table, told
+from safedelete.ledger.failures import instant, missing_table, storable, told
 from safedelete.ports import Notice, NoticeKind
 
 WHO: Final = 255
@@ -69,8 +69,8 @@ class SqlNotices(SqlNoticeReader):
             "kind": notice.kind,
             "subject": notice.subject,
             "since": instant(notice.since),
-            "who": notice.who[:WHO],
-            "reason": notice.reason,
+            "who": storable(notice.who)[:WHO],
+            "reason": storable(notice.reason),
         }
         with told("record who said what"), self.engine.begin() as connection:
             if connection.execute(holds).first() is not None:
@@ -85,7 +85,7 @@ class SqlNotices(SqlNoticeReader):
         if held:
             ending = update(tables.notice).where(t.kind == kind, t.subject == subject, t.ended_at.is_(None))
             with told("record who said what"), self.engine.begin() as connection:
-                connection.execute(ending.values(ended_at=instant(at), ended_by=who[:WHO]))
+                connection.execute(ending.values(ended_at=instant(at), ended_by=storable(who)[:WHO]))
         return held
 
 

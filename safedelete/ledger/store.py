@@ -14,7 +14,7 @@ from safedelete.core.run import BatchState, RunState, settled, transition
 from safedelete.core.seal import ObjectBatch, RowBatch, encode
 from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
-from safedelete.ledger.failures import denied, first_line, instant, told
+from safedelete.ledger.failures import denied, first_line, instant, storable, told
 from safedelete.ledger.notices import SqlNotices
 from safedelete.ledger.reading import SqlLedgerReader
 from safedelete.ports import BatchRef, Proof, RunChange, RunRecord, Transaction, Verdict
@@ -187,8 +187,8 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
             "at": instant(approval.at),
             "digest": approval.digest,
             "accepts": codec.dump_accepts(approval.accepts),
-            "reason": approval.reason,
-            "who": approval.who,
+            "reason": storable(approval.reason),
+            "who": storable(approval.who),
             "expires_at": instant(approval.expires_at),
             "teaches": approval.teaches,
         }
@@ -247,7 +247,7 @@ def _columns(change: RunChange) -> dict[str, Any]:
         "decision": None if change.decision is None else codec.dump_decision(change.decision),
         "finished_at": None if change.finished_at is None else instant(change.finished_at),
         "tally": None if change.tally is None else codec.dump_tallies(change.tally),
-        "reason": change.reason,
+        "reason": None if change.reason is None else storable(change.reason),
         "exit_code": change.exit_code,
         "sealed_bytes": change.sealed_bytes,
         "owner": change.owner,

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from safedelete.errors import ConfigError, LockHeldError, StoreError
 from safedelete.locks.watched import SilentError, WatchedHold
+from safedelete.locks.words import words
 from safedelete.ports import Clock
 
 NAME: Final = re.compile(r"safedelete (\d+) (\S+Z) (.+)")
@@ -132,10 +133,10 @@ class SessionKeeper:
                 return "its session no longer holds it"
         except DBAPIError as error:
             if error.connection_invalidated:
-                return f"its session ended ({_words(error)})"
-            raise SilentError(_words(error)) from error
+                return f"its session ended ({words(error)})"
+            raise SilentError(words(error)) from error
         except SQLAlchemyError as error:
-            raise SilentError(_words(error)) from error
+            raise SilentError(words(error)) from error
         return ""
 
     def give_back(self) -> None:
@@ -278,10 +279,6 @@ def _halves(job: str) -> dict[str, int]:
 
 def _unanswered(job: str, error: SQLAlchemyError) -> StoreError:
     return StoreError(
-        f"The advisory lock of {job} could not be asked for: {_words(error)}.",
+        f"The advisory lock of {job} could not be asked for: {words(error)}.",
         hint="It needs a connection of its own; check that the database answers and has one to spare.",
     )
-
-
-def _words(error: SQLAlchemyError) -> str:
-    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]

@@ -35,6 +35,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from safedelete.errors import LedgerError, LockHeldError, LockLostError, StoreError
+from safedelete.locks.watched import MARGIN
+from safedelete.locks.words import words
 from safedelete.ports import Clock, Transaction
 
 metadata: Final = MetaData()
@@ -54,12 +56,9 @@ table: Final = Table(
     mariadb_engine="InnoDB",
 )
 
-MARGIN: Final = 0.1
-"""Share of the lease's length by which the holder's own deadline comes earlier than the database's."""
-
-
 GIVING_BACK: Final = 5.0
 """Seconds that giving a lease back may take."""
+
 SUSPECTS: Final = "was this process suspended, or does the database not answer?"
 
 
@@ -174,7 +173,7 @@ class LeaseLock:
         )
 
     def _trouble(self, job: str, error: SQLAlchemyError) -> LockHeldError | LedgerError:
-        text = _words(error)
+        text = words(error)
         if _busy(error):
             try:
                 held = self._named(job)
@@ -331,15 +330,10 @@ def _told(where: str = "") -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise StoreError(
-            f"The lease could not be read{where}: {_words(error)}. The batch's rows stay.",
+            f"The lease could not be read{where}: {words(error)}. The batch's rows stay.",
             hint="The connection was lost, or another statement holds the lease's row.",
             deleted=None,
         ) from error
-
-
-def _words(error: SQLAlchemyError) -> str:
-    """Return what the database said, without statement and links."""
-    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
 
 
 def _wait_briefly(connection: Connection) -> None:

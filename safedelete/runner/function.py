@@ -174,7 +174,7 @@ def run_function(ctx: FunctionContext, *, dry_run: bool = False) -> Report:
             return _rehearse(ctx, lease, deadline)
         refuse_paused(ctx.ledger, ctx.job.name)
         require(ctx.ledger.probe())
-        mark_crashed(ctx.ledger, ctx.job.name, ctx.teller)
+        mark_crashed(ctx.ledger, ctx.job.name, ctx.teller, lease)
         run = ctx.new_run()
         ctx.ledger.begin(
             RunRecord(
@@ -248,6 +248,8 @@ def _verdict(context: Context) -> tuple[ExitCode, str]:
 def _call(ctx: FunctionContext, context: Context) -> None:
     with ctx.guard():
         try:
+            # A process that was suspended since it took the lock must not begin beside the run that has it now.
+            context.checkpoint()
             result = ctx.job.function(context)
             if inspect.isawaitable(result):
                 _finish(result)

@@ -48,6 +48,7 @@ def cancellation(ledger: NoticeReader, job: str, owner: str, clock: Clock) -> As
     asked_at: list[float] = []
     found: list[str] = []
     asking: list[threading.Thread] = []
+    looking = threading.Lock()
 
     def ask() -> None:
         try:
@@ -59,14 +60,22 @@ def cancellation(ledger: NoticeReader, job: str, owner: str, clock: Clock) -> As
             found.append(wish(notice.who, notice.reason))
 
     def asked() -> str | None:
+        # Threads of a job, and the workers of a purge, come here at once: one of them asks for all.
+        if not found and looking.acquire(blocking=False):
+            try:
+                look()
+            finally:
+                looking.release()
+        return found[0] if found else None
+
+    def look() -> None:
         now = clock.uptime()
         still = bool(asking) and asking[-1].is_alive()
-        if not found and not still and not (asked_at and now - asked_at[-1] < EVERY):
+        if not still and not (asked_at and now - asked_at[-1] < EVERY):
             asked_at[:] = [now]
             asking[:] = [threading.Thread(target=ask, name="cancelled", daemon=True)]
             asking[0].start()
             asking[0].join(PATIENCE)
-        return found[0] if found else None
 
     return asked
 

@@ -36,6 +36,12 @@ PAUSE: Final = 0.1
 MARK: Final = "SAFEDELETE_EXEC"
 """Variable that every process of one program inherits."""
 
+PASSES: Final = 20
+"""Most looks for what has left the program's group."""
+
+TAKEN: Final = 1 << 16
+"""In place of an exit status that nobody knows any more; a program's own is below 256."""
+
 GUARDIAN: Final = """
 import os, select, signal, sys
 while True:
@@ -81,7 +87,7 @@ def run_program(
 
     Raises:
         ConfigError: There is no such program.
-        ProgramError: Its exit status is not one of ``ok``; has the last lines of its output.
+        ProgramError: Its exit status is not one of ``ok``, or is not known; has the last lines of its output.
     """
     given = [os.fspath(argument) for argument in arguments]
     if isinstance(arguments, str) or not given or not all(isinstance(a, str) for a in given):
@@ -130,8 +136,8 @@ def run_program(
     status = process.returncode
     seconds = round(time.monotonic() - began, 3)
     log.info("program ended", program=program, status=status, seconds=seconds)
-    if status not in ok:
-        said = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+    if status not in ok or status == TAKEN:
+        said = _said(status)
         lines = "".join(f"\n  {line}" for line in tail)
         raise ProgramError(
             f"{program} ended with {said} after {seconds:.1f} s."
@@ -235,13 +241,38 @@ def _over(process: subprocess.Popen[str]) -> bool:
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):
-        return process.poll() is not None
+        return _reap(process, os.WNOHANG)
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
-        # A host that reaps every child took its status away.
-        process.wait()
+        return _reap(process)
+
+
+def _reap(process: subprocess.Popen[str], options: int = 0) -> bool:
+    """Take the program's exit status; returns whether it has ended.
+
+    Popen itself says 0 of a child whose status is gone: one that a host reaped which reaps every child, or that the
+    system did, since SIGCHLD is ignored (a process inherits that from whatever started it).
+    """
+    try:
+        ended, status = os.waitpid(process.pid, options)
+    except ChildProcessError:
+        process.returncode = TAKEN
         return True
+    if ended:
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return bool(ended)
+
+
+def _said(status: int) -> str:
+    if status == TAKEN:
+        return (
+            "an exit status that is not known, since SIGCHLD is ignored or something else in this process reaps every "
+            "child,"
+        )
+    if status >= 0:
+        return f"status {status}"
+    return f"signal {next((known.name for known in signal.Signals if known == -status), -status)}"
 
 
 def _end(process: subprocess.Popen[str], grace: float, mark: str) -> None:
@@ -249,19 +280,29 @@ def _end(process: subprocess.Popen[str], grace: float, mark: str) -> None:
 
     Without a grace SIGKILL at once.
     """
-    if process.returncode is not None:
-        return
+    if process.returncode is None:
+        _end_group(process, grace)
+    # One that forks while it is looked for is not among those seen: only two looks that find nothing are an answer.
+    found = [True]
+    while any(found[-2:]) and len(found) < PASSES:
+        left = list(_strays(mark))
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        found.append(bool(left))
+        time.sleep(PAUSE / 10)
+
+
+def _end_group(process: subprocess.Popen[str], grace: float) -> None:
     if grace and (not _over(process) or _others(process.pid)):
         _signal(process.pid, signal.SIGTERM)
         ends = time.monotonic() + grace
         while time.monotonic() < ends and (not _over(process) or _others(process.pid)):
             time.sleep(PAUSE / 4)
-    # The leader, though it be dead, is not reaped yet: the number cannot mean a stranger's group.
-    _signal(process.pid, signal.SIGKILL)
-    process.wait()
-    for pid in _strays(mark):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    # While the leader, though it be dead, is not reaped, the number cannot mean a stranger's group.
+    if process.returncode is None:
+        _signal(process.pid, signal.SIGKILL)
+        _reap(process)
 
 
 def _signal(group: int, number: signal.Signals) -> None:

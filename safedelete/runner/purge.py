@@ -67,7 +67,7 @@ def save(ctx: PurgeContext) -> Report:
     """
     lease = ctx.enter()
     try:
-        mark_crashed(ctx.ledger, ctx.job, ctx.teller)
+        mark_crashed(ctx.ledger, ctx.job, ctx.teller, lease)
         expire(ctx)
         require([asked() for asked in ctx.clocks])
         run = ctx.begin()
@@ -128,7 +128,7 @@ def execute_sealed(ctx: PurgeContext, run: str) -> Report:
     begun = ctx.clock.now()
     lease = ctx.start()
     try:
-        mark_crashed(ctx.ledger, ctx.job, ctx.teller)
+        mark_crashed(ctx.ledger, ctx.job, ctx.teller, lease)
         record = ctx.ledger.record(run)
         sealed = executable(ctx, record)
         decision = ctx.decide(sealed, approval_of(ctx, record))

@@ -128,7 +128,7 @@ def cancel(ctx: PurgeContext, run: str, *, reason: str, who: str) -> Report:
     """
     lease = ctx.enter()
     try:
-        mark_crashed(ctx.ledger, ctx.job, ctx.teller)
+        mark_crashed(ctx.ledger, ctx.job, ctx.teller, lease)
         record = ctx.ledger.record(run)
         if record.job != ctx.job:
             raise StalePlanError(

@@ -24,14 +24,21 @@ Resume: TypeAlias = Callable[[RunRecord, Approved], Report]
 """Goes on with an interrupted run under a renewed approval."""
 
 
-def mark_crashed(ledger: Ledger, job: str, teller: Teller) -> None:
-    """Say of runs whose process is gone that they crashed: we hold the lock, so they do not."""
+def mark_crashed(ledger: Ledger, job: str, teller: Teller, lease: Lease) -> None:
+    """Say of runs whose process is gone that they crashed: we hold the lock, so they do not.
+
+    Raises:
+        LockLostError: We do not hold it any more, suspended since it was taken perhaps: what is at work is another's run.
+    """
     marked: list[RunRecord] = []
     try:
         for record in ledger.runs(job, limit=HISTORY, states=UNFINISHED):
+            # Asked after the run was read: whoever took the lock over began his run with it.
+            lease.fence()
             ledger.move(
                 record.run,
                 RunState.CRASHED,
+                owner=record.owner,
                 change=RunChange(reason=f"its process ({record.owner}) died or lost the lock"),
             )
             log.warning("an earlier run crashed", run=record.run, owner=record.owner)
@@ -49,7 +56,7 @@ def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:
     Returns:
         The report of the run that was finished, if any. What abandoned ones left is told by :func:`untold`.
     """
-    mark_crashed(ctx.ledger, ctx.job, ctx.teller)
+    mark_crashed(ctx.ledger, ctx.job, ctx.teller, lease)
     fitting: tuple[RunRecord, Approved] | None = None
     for record in ctx.ledger.runs(ctx.job, limit=HISTORY, states=RESUMABLE):
         why = _too_late(ctx, record, fitting)

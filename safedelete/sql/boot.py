@@ -23,6 +23,7 @@ from traceback import walk_stack
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.pool import Pool
 from sqlalchemy.schema import ExecutableDDLElement
 
 from safedelete.errors import ConfigError
@@ -188,6 +189,8 @@ def _listen() -> None:
     with _starting:
         if not _listening:
             event.listen(Engine, "do_connect", _on_connect)
+            # An Engine with a creator of its own asks nobody before it connects.
+            event.listen(Pool, "connect", _on_connect)
             event.listen(Engine, "before_cursor_execute", _on_execute)
             _listening = True
 
@@ -230,14 +233,17 @@ def _refuse(guard: _Guard, what: str) -> None:
 
 
 def _where(file: str | None) -> str:
-    """Say which line did it: of the given file, else the innermost that is neither ours nor SQLAlchemy's."""
+    """Say which line did it: the innermost that is neither ours nor SQLAlchemy's, and the line of the given file."""
+    by = ""
     for frame, line in walk_stack(None):
         name = frame.f_code.co_filename
         if name == file:
-            return f" (line {line})"
-        if file is None and not name.startswith((_OURS, _SQLALCHEMY, "<")):
-            return f" ({name}:{line})"
-    return ""
+            return f" (line {line}{by})"
+        if not by and not name.startswith((_OURS, _SQLALCHEMY, "<")):
+            by = f", by {name}:{line}"
+            if file is None:
+                break
+    return f" ({by.removeprefix(', by ')})" if by else ""
 
 
 def ddl_verb(text: str, dialect: str) -> str | None:

@@ -14,7 +14,7 @@ from safedelete.core.decision import Refused
 from safedelete.core.run import RESUMABLE, UNFINISHED, RunState
 from safedelete.core.say import refusing
 from safedelete.core.schedule import parse
-from safedelete.core.status import Health, JobStory, Seen, judge
+from safedelete.core.status import BAD, Health, JobStory, Seen, judge
 from safedelete.declare import Declared, Purge
 from safedelete.errors import ConfigError, ExitCode, LockHeldError, SafeDeleteError, StalePlanError
 from safedelete.ledger.prune import Pruned, prune
@@ -33,7 +33,10 @@ from safedelete.wiring.telling import callers
 log = structlog.get_logger("safedelete.run")
 
 LOOKED_AT: Final = 20
-"""Newest runs that a job's health is told from, beside the successful and the unfinished ones."""
+"""Newest runs of each kind that a job's health is told from: twenty plans that were saved hide no failure before them."""
+
+LOOKED_FOR: Final = (None, {RunState.SUCCEEDED}, UNFINISHED, BAD, {RunState.CANCELLED}, {RunState.EXPIRED})
+"""States whose newest runs say how a job stands; None for all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ def _healths(jobs: Sequence[Declared], settings: Settings, at: datetime) -> list
 
 def _story(job: Declared, ledger: SqlLedger) -> JobStory:
     records: dict[str, RunRecord] = {}
-    for states in (None, {RunState.SUCCEEDED}, UNFINISHED):
+    for states in LOOKED_FOR:
         for record in ledger.runs(job.name, limit=LOOKED_AT, states=states):
             records[record.run] = record
     pauses = ledger.notices("pause", job.name)

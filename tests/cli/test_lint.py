@@ -73,6 +73,11 @@ def test_a_run_during_which_the_clock_was_set_back_says_nothing_about_timeouts(w
     assert codes(world, jobs) == {}
 
 
+def test_a_schedule_whose_years_are_over_is_refused(world: World) -> None:
+    assert codes(world, scheduled(world, "cron(15 4 * * ? 2020-2025)")) == {"SD411": "refuse"}
+    assert codes(world, scheduled(world, "cron(15 4 * * ? 2020-2199)")) == {}
+
+
 def test_a_timeout_that_fills_the_gap_is_told(world: World) -> None:
     assert codes(world, scheduled(world, "rate(11 minutes)")) == {"SD402": "warn"}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -172,6 +174,56 @@ def backup(run):
     health = world.cli("status", path, expect=1)
     assert "FAILED" in health.out
     assert "no space left" in health.out
+
+
+FAILS_BINARY = """
+@job("backup", **EVERY_DAY)
+def backup(run):
+    run.exec(["sh", "-c", r"printf 'PK\\000\\377\\001 end'; exit 3"])
+"""
+RAISES_ODD = """
+@job("backup", **EVERY_DAY)
+def backup(run):
+    raise FileNotFoundError("no file a\\0b \\udcff")
+"""
+
+
+@pytest.mark.parametrize(("source", "code", "said"), [(FAILS_BINARY, 7, "PK"), (RAISES_ODD, 1, "no file a")])
+def test_a_run_that_fails_with_what_is_no_text_is_recorded_as_failed(
+    pg_world: World, source: str, code: int, said: str
+) -> None:
+    path = job_file(pg_world, HEAD + source)
+    pg_world.cli("run", path, expect=code)
+    (record,) = pg_world.cli("history", path, "--json", expect=0).document
+    assert (record["state"], record["exit_code"]) == ("failed", code)
+    assert said in record["reason"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(0, 0), (28, 7)])
+def test_a_programs_exit_status_is_known_also_where_sigchld_is_ignored(
+    world: World, status: int, code: int
+) -> None:
+    path = job_file(
+        world,
+        HEAD
+        + f"""
+@job("backup", **EVERY_DAY)
+def backup(run):
+    run.exec(["sh", "-c", "exit {status}"])
+""",
+    )
+    done = subprocess.run(
+        ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", sys.executable, "-m", "safedelete", "run", str(path)],
+        cwd=world.folder,
+        env=world.env(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    if code:
+        assert "sh ended with status 28" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -469,6 +521,42 @@ def test_status_counts_what_did_not_run_in_one_report_and_one_success_makes_up_f
     world.cli("run", path, name, expect=0)
     assert "ok" in world.cli("status", path, name, expect=0).out
     assert len(world.cli("history", path, name, "--json").document) == (1 if missed is None else 2)
+
+
+@pytest.mark.parametrize("state", ["pending", "expired", "cancelled"])
+def test_a_failure_is_told_however_many_plans_were_saved_since(world: World, state: str) -> None:
+    path = job_file(world, BOTH.replace("run.processed(0 if run.dry_run else 6)", "run.failed(1)"))
+    world.cli("run", path, "reminders", expect=0)
+    world.cli("run", path, "sweep", expect=7)
+    now = datetime.now(UTC)
+    for number in range(25):
+        at = (now + timedelta(milliseconds=number)).isoformat(timespec="microseconds")
+        world.sql(
+            "INSERT INTO safedelete_run (run, job, kind, state, started_at, owner, sealed_bytes, teaches)"
+            f" VALUES ('ZZ{number:02}', 'sweep', 'job', '{state}', '{at}', 'host:1', 0, 1)"
+        )
+    found = {one["job"]: one["health"] for one in world.cli("status", path, "--json", expect=1).document}
+    assert found == {"reminders": "ok", "sweep": "failed"}
+
+
+def test_a_job_whose_years_are_over_loads_is_refused_by_check_and_told_by_status(world: World) -> None:
+    past = 'schedule="cron(0 3 1 1 ? 2020)", timeout=timedelta(minutes=10)'
+    path = job_file(world, BOTH.replace('@job("sweep", **EVERY_DAY)', f'@job("sweep", {past})'))
+    checked = world.cli("check", path, expect=2)
+    assert "SD411" in checked.out
+    assert "had its last run 2020-01-01 03:00 UTC, and never runs again" in checked.out
+    told = world.cli("status", path, expect=1)
+    assert "sweep: ended: its schedule 'cron(0 3 1 1 ? 2020)' had its last run 2020-01-01" in told.out
+    assert "reminders: " not in told.out
+    world.cli("run", path, "sweep", expect=0)
+    assert "ENDED" in world.cli("status", path, expect=1).out
+    world.cli("pause", path, "sweep", "--reason", "it is done", expect=0)
+    world.cli("status", path, expect=0)
+
+
+def test_a_reason_that_is_no_text_is_kept_legibly(world: World, both: Path) -> None:
+    world.cli("pause", both, "sweep", "--reason", "disk \udcff full", expect=0)
+    assert r"disk \udcff full" in world.cli("status", both).out
 
 
 def test_status_of_a_ledger_that_is_not_there_is_no_health(world: World, both: Path) -> None:

@@ -22,6 +22,7 @@ START = 15.0
 BLOCKED = f"""
 import ctypes
 import os
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -131,6 +132,36 @@ def test_a_job_blocked_in_c_hears_sigterm_all_the_same(world: World) -> None:
     assert time.monotonic() - began < GRACE + 1
     assert stopped.code == 4, stopped.err
     assert last_run(world, jobs)["reason"].startswith("SIGTERM asked for a stop")
+
+
+@pytest.mark.parametrize(
+    ("leave", "name"),
+    [
+        ("threading.Thread(target=time.sleep, args=(600,), name='sender').start()", "sender"),
+        ("ThreadPoolExecutor(1, 'pool').submit(time.sleep, 600)", "pool_0"),
+    ],
+)
+def test_a_thread_that_a_job_leaves_behind_does_not_keep_its_process(
+    leave: str, name: str, world: World
+) -> None:
+    jobs, process = blocked(world, f"from concurrent.futures import ThreadPoolExecutor\n    {leave}")
+    began = time.monotonic()
+    stopped = ended(process)
+    assert time.monotonic() - began < TIMEOUT + GRACE + START
+    assert stopped.code == 1, stopped.err
+    assert f"the job has left {name} at work; the process ends now" in stopped.err
+    assert "1 processed, 0 failed" in stopped.out, "what was said is not lost"
+    assert last_run(world, jobs)["state"] == "succeeded"
+
+
+def test_a_job_whose_log_nobody_reads_any_more_is_ended_too(world: World) -> None:
+    """A log driver that hangs: its pipe is full, and the job, as the watchdog would, waits for it with every line."""
+    jobs, process = blocked(world, 'for _ in range(1_000): run.log.info("x" * 10_000)')
+    began = time.monotonic()
+    assert process.wait(TIMEOUT + GRACE + START) == 4
+    assert time.monotonic() - began < TIMEOUT + GRACE + 1
+    record = last_run(world, jobs)
+    assert (record["state"], record["exit_code"]) == ("interrupted", 4)
 
 
 def test_a_job_that_keeps_the_interpreter_from_running_is_ended_too_and_the_next_run_calls_it_crashed(

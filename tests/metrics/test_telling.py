@@ -21,7 +21,7 @@ from safedelete.metrics.fanout import send
 from safedelete.metrics.ping import as_uuid
 from safedelete.ports import RunRecord
 from safedelete.runner.takeover import mark_crashed
-from safedelete.testing.memory import ManualClock
+from safedelete.testing.memory import ManualClock, MemoryDatabase, MemoryLock
 from safedelete.testing.servers import StubS3
 from safedelete.testing.servers.faults import refusing
 from safedelete.wiring.settings import Settings, SystemClock
@@ -300,9 +300,10 @@ def test_crashes_are_told_together_so_that_a_sink_that_hangs_costs_its_time_once
             if run == "RUN7":
                 raise LedgerError("gone")
 
+    lease = MemoryLock(MemoryDatabase("main"), ManualClock()).acquire("purge", owner="host:1")
     began = time.monotonic()
     with pytest.raises(LedgerError):
-        mark_crashed(Books(), "purge", telling)  # type: ignore[arg-type]
+        mark_crashed(Books(), "purge", telling, lease)  # type: ignore[arg-type]
     assert time.monotonic() - began < 2
     hangs.released.set()
     assert [event.run for event in notes.events] == [f"RUN{n}" for n in range(7)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from safedelete.errors import ConfigError
 from safedelete.sql import boot, inflight
@@ -202,6 +204,28 @@ def test_while_a_file_loads_another_thread_may_connect(engine: sa.Engine, tmp_pa
     with refusing_connections(tmp_path / "jobs.py"):
         assert in_a_thread(engine) == []
     assert tables(engine) == ["made_at_boot"]
+
+
+@pytest.mark.parametrize("way", ["connect", "raw_connection", "session"])
+@pytest.mark.parametrize("pool", [sa.NullPool, sa.QueuePool, sa.StaticPool])
+def test_while_a_file_loads_an_engine_with_a_creator_of_its_own_may_not_connect_either(
+    pool: type[sa.Pool], way: str, tmp_path: Path
+) -> None:
+    engine = sa.create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(tmp_path / "app.db"), poolclass=pool
+    )
+    ways = {
+        "connect": engine.connect,
+        "raw_connection": engine.raw_connection,
+        "session": lambda: Session(engine).execute(sa.text("SELECT 1")),
+    }
+    with (
+        pytest.raises(ConfigError, match="opens a database connection while it loads"),
+        refusing_connections(tmp_path / "jobs.py"),
+    ):
+        ways[way]()
+    engine.connect().close()
+    engine.dispose()
 
 
 def test_a_heartbeat_that_ran_before_a_file_is_loaded_may_connect_and_a_thread_of_the_file_may_not(

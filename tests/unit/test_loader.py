@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from safedelete.errors import ConfigError
 from safedelete.loader import load
 
 SOURCE = """
@@ -33,3 +34,17 @@ def test_an_edit_counts_though_size_and_date_of_the_file_stay(
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     assert load(path).one(None).timeout.total_seconds() == 90 * 60
     assert len(list((tmp_path / "__pycache__").iterdir())) == 1
+
+
+def test_a_file_that_connects_in_what_it_imports_is_told_both_lines(tmp_path: Path) -> None:
+    (tmp_path / "models_that_connect.py").write_text(
+        "import sqlalchemy as sa\n\ndef first():\n"
+        "    return sa.create_engine('sqlite://').connect()\n\nfirst()\n",
+        encoding="utf-8",
+    )
+    path = tmp_path / "jobs.py"
+    path.write_text(f"import models_that_connect\n{SOURCE}", encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load(path)
+    said = "the job file opens a database connection while it loads"
+    assert str(raised.value) == f"{path}:1: {said} (line 1, by {tmp_path}/models_that_connect.py:4)."

@@ -64,6 +64,9 @@ def test_what_is_unknown_breaks_no_rule() -> None:
         ({"lease": 5 * SECOND}, "SD407", "refuse"),
         ({"ledger": "ephemeral"}, "SD408", "refuse"),
         ({"another": "a function"}, "SD409", "refuse"),
+        ({"schedule": parse("cron(0 3 1 1 ? 2020)")}, "SD411", "refuse"),
+        ({"schedule": parse("Mon 2025-*-* 03:00")}, "SD411", "refuse"),
+        ({"schedule": parse("cron(0 0 1 1 ? 2026)")}, "SD411", "refuse"),
     ],
 )
 def test_each_rule_fires_at_its_limit(change: dict[str, object], code: str, severity: str) -> None:
@@ -87,6 +90,8 @@ def test_each_rule_fires_at_its_limit(change: dict[str, object], code: str, seve
         {"schedule": parse("0 4 * * 1-6")},
         {"kind": "job", "limited": False},
         {"lease": 6 * SECOND},
+        {"schedule": parse("cron(1 0 1 1 ? 2026)")},
+        {"schedule": parse("2199-12-31 23:59:59")},
     ],
 )
 def test_no_rule_fires_just_inside_its_limit(change: dict[str, object]) -> None:
@@ -120,3 +125,11 @@ def test_two_jobs_under_one_lock_name_are_found_and_named() -> None:
     assert "'sound': a, b;" in finding.message
     same = [replace(SOUND, name="a", lock=""), replace(SOUND, name="b", lock="a")]
     assert [f.code for f in lint(same, NOW)] == ["SD409"]
+
+
+def test_a_schedule_without_a_run_to_come_says_when_it_had_its_last() -> None:
+    (finding,) = lint([replace(SOUND, schedule=parse("cron(0 3 ? * MON 2019-2020)", "Europe/Berlin"))], NOW)
+    assert (
+        "'cron(0 3 ? * MON 2019-2020)' had its last run 2020-12-28 02:00 UTC, and never runs again"
+        in finding.message
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,3 +116,18 @@ def test_no_password_of_a_url_is_ever_shown(password: str) -> None:
     shown, secrets = redact(["x", f"postgresql://user:{password}@host/db", f"--token={password}"])
     assert password not in " ".join(shown)
     assert without(f"<{password}>", secrets) == f"<{HIDDEN}>"
+
+
+@pytest.mark.parametrize("word", ["x", "0123456789abcdef", "x-", "a."])
+def test_a_long_line_takes_time_in_proportion_to_its_length(word: str) -> None:
+    def took(letters: int) -> float:
+        line, best = (word * letters)[:letters], float("inf")
+        for _ in range(5):
+            began = time.process_time()
+            scrubbed(line)
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert took(16_384) < 50 * max(took(1_024), 0.0002), (
+        "16 times as long; by its square it would be 256 times"
+    )

@@ -292,6 +292,25 @@ def test_a_bad_schedule_is_refused_with_what_was_given_and_what_is_allowed(text:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("cron(30 2 29 3 ? 2026)", "Europe/Berlin"),
+        ("cron(0/15 2 8 3 ? 2026)", "America/New_York"),
+        ("2011-12-30 *:*:00", "Pacific/Apia"),
+        ("2026-10-04 02:15 Australia/Lord_Howe", "UTC"),
+    ],
+)
+def test_times_that_every_change_of_the_clock_skips_are_refused_as_an_impossible_day_is(
+    text: str, zone: str
+) -> None:
+    with pytest.raises(ConfigError, match="no run at all: changes of the clock in") as caught:
+        parse(text, zone)
+    assert repr(text) in str(caught.value)
+    elsewhere = text.replace(" Australia/Lord_Howe", "")
+    assert parse(elsewhere, "UTC").next(utc("2000-01-01")) is not None
+
+
 def test_thirtieth_of_february_or_a_monday_is_possible_under_cron() -> None:
     assert parse("0 3 30 2 1").next(START) == utc("2026-02-02 03:00")
 

@@ -49,11 +49,11 @@ def runs(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
 
 
 def possible(text: str, zone: str = "UTC") -> Schedule | None:
-    """Return the schedule, or None when it is refused for naming a day that does not exist."""
+    """Return the schedule, or None when it is refused for naming a day or times that do not exist."""
     try:
         return parse(text, zone)
     except ConfigError as error:
-        if "no such day" in str(error):
+        if "no such day" in str(error) or "no run at all" in str(error):
             return None
         raise
 

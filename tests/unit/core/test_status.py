@@ -136,6 +136,18 @@ def test_a_run_from_the_future_does_not_hide_what_failed_since() -> None:
     assert kinds(stands("2026-03-10 03:00:00", seen("2026-03-10 03:00:31"))) == []
 
 
+def test_a_declaration_or_an_end_of_a_pause_from_the_future_hides_no_missing_run() -> None:
+    health = stands("2026-03-12 12:00", declared="2036-03-09 12:00")
+    assert kinds(health) == ["never ran"]
+    health = stands("2026-03-12 12:00", seen("2026-03-10 03:00", S.FAILED), declared="2036-03-09 12:00")
+    assert kinds(health) == ["failed", "overdue"]
+    health = stands("2026-03-12 12:00", seen("2026-03-10 03:00"), unpaused="2036-03-09 12:00")
+    assert (kinds(health), health.missed) == (["overdue"], 2)
+    assert stands("2026-03-10 03:00", declared="2026-03-10 03:00:31").ok, (
+        "clocks need not agree to the second"
+    )
+
+
 def test_a_success_after_a_failure_makes_it_well_again() -> None:
     health = stands(
         "2026-03-10 12:00", seen("2026-03-10 03:00", S.FAILED), seen("2026-03-10 09:00", run="RUN2")
@@ -240,8 +252,37 @@ def test_a_rate_counts_from_the_last_success_since_only_the_scheduler_knows_its_
     assert (kinds(health), health.missed) == (["overdue"], 3)
 
 
-def test_a_schedule_whose_last_run_is_past_owes_no_more() -> None:
-    assert stands("2027-03-10 12:00", seen("2026-03-10 03:00"), schedule="cron(0 3 10 3 ? 2026)").ok
+ONCE = "cron(0 3 10 3 ? 2026)"
+
+
+@pytest.mark.parametrize("schedule", ["cron(0 3 1 1 ? 2020)", "Wed 2020-*-* 03:00", "0 3 1 1 *"])
+def test_a_job_whose_years_are_over_is_told_and_one_whose_are_not_is_not(schedule: str) -> None:
+    health = stands("2026-03-10 12:00", schedule=schedule, declared="2026-03-09 12:00")
+    if "2020" not in schedule:
+        assert health.ok
+        return
+    assert (kinds(health), health.word, health.missed) == (["ended"], "ended", 0)
+    assert f"{schedule!r} had its last run 2020-" in health.problems[0].message
+
+
+def test_a_schedule_whose_last_run_is_past_owes_no_more_and_is_told_as_ended() -> None:
+    health = stands("2027-03-10 12:00", seen("2026-03-10 03:00"), schedule=ONCE)
+    assert (kinds(health), health.missed) == (["ended"], 0)
+    assert "had its last run 2026-03-10 03:00 UTC, and never runs again" in health.problems[0].message
+    assert "take it out of the job file" in health.problems[0].message
+
+
+def test_the_last_run_is_waited_for_before_its_job_is_told_as_ended() -> None:
+    waiting = {"schedule": ONCE, "declared": "2026-03-09 12:00"}
+    assert stands("2026-03-10 02:59", **waiting).ok
+    assert stands("2026-03-10 03:20:20", **waiting).ok
+    assert kinds(stands("2026-03-10 03:20:21", **waiting)) == ["never ran", "ended"]
+    working = seen("2026-03-10 03:05", S.RUNNING)
+    assert stands("2026-03-10 03:25:20", working, **waiting).word == "running"
+
+
+def test_a_paused_job_whose_years_are_over_is_left_alone() -> None:
+    assert stands("2027-03-10 12:00", schedule=ONCE, paused="2027-01-01 09:00").word == "paused"
 
 
 SCHEDULES = ["cron(0 3 * * ? *)", "rate(6 hours)", "*/20 * * * *", "cron(30 2 ? * MON-FRI *)", "0 4 1 * *"]

@@ -34,7 +34,7 @@ from safedelete.runner.function import FunctionContext, run_function
 from safedelete.runner.report import Report
 from safedelete.runner.stop import deadline, nobody
 from safedelete.testing.memory import MemoryLock
-from tests.worlds import World
+from tests.worlds import World, another_begins
 
 NAME = "send-reminders"
 
@@ -215,6 +215,28 @@ def test_a_function_whose_lock_was_taken_over_does_not_succeed() -> None:
     with pytest.raises(LockLostError):
         host.run()
     assert {r.run: r.state for r in host.records()} == {"JOB1": RunState.CRASHED, "JOB2": RunState.SUCCEEDED}
+
+
+@pytest.mark.parametrize("step", ["probe", "move"], ids=["before it looks for dead runs", "before it begins"])
+def test_a_host_frozen_since_it_took_the_lock_does_nothing_once_it_thaws(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[RunContext] = []
+    host = Host(called.append)
+    world = host.world
+    real = getattr(world.ledger, step)
+
+    def frozen(*arguments: Any, **options: Any) -> object:
+        monkeypatch.undo()
+        world.clock.freeze(61)
+        another_begins(world, NAME)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(world.ledger, step, frozen)
+    with pytest.raises(LockLostError):
+        host.run()
+    assert called == []
+    assert world.ledger.record("ANOTHER").state is RunState.RUNNING
 
 
 def test_two_runs_of_a_function_do_not_overlap() -> None:

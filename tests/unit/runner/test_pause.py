@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -208,6 +210,22 @@ def test_a_ledger_that_hangs_holds_up_no_checkpoint_and_its_late_answer_is_heard
     while ask() is None:
         assert time.monotonic() < until
     assert ask() == "cancelled by ann: wrong table"
+
+
+def test_threads_that_come_to_a_checkpoint_at_once_do_not_trip_over_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pausing, "EVERY", 0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    world = World()
+    ask = cancellation(world.ledger, JOB, "host:1", world.clock)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(lambda: [ask() for _ in range(150)]) for _ in range(8)]
+            assert {answer for one in asking for answer in one.result()} == {None}
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_resumed_run_counts_its_deadline_from_when_it_was_resumed() -> None:

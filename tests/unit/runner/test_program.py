@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
@@ -26,6 +26,7 @@ from safedelete.errors import (
     LockLostError,
     ProgramError,
 )
+from safedelete.runner import program as running
 from tests.unit.runner.test_function import NAME, Host
 
 PYTHON = sys.executable
@@ -138,6 +139,44 @@ def test_a_program_that_a_signal_ended_is_a_failure(tmp_path: Path) -> None:
         Host(act(*program)).run()
 
 
+def test_a_signal_that_has_no_name_is_told_by_its_number(tmp_path: Path) -> None:
+    number = signal.SIGRTMIN + 1
+    with pytest.raises(ProgramError, match=rf"ended with signal {number} after"):
+        Host(act(*script(tmp_path, f"import os; os.kill(os.getpid(), {number})"))).run()
+
+
+@pytest.fixture(params=["SIGCHLD is ignored", "the host reaps every child"])
+def reaping(request: pytest.FixtureRequest) -> Iterator[None]:
+    def reap(*_: object) -> None:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN if "ignored" in request.param else reap)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("reaping")
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_program_whose_exit_status_was_taken_away_has_not_succeeded(tmp_path: Path, status: int) -> None:
+    host = Host(act(*script(tmp_path, f"import sys; print('the end'); sys.exit({status})")))
+    with pytest.raises(ProgramError, match="an exit status that is not known") as raised:
+        host.run()
+    assert "the end" in str(raised.value)
+    assert host.records()[0].state is RunState.FAILED
+
+
+@pytest.mark.usefixtures("reaping")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="found by /proc, which is Linux's")
+def test_what_a_program_left_is_ended_though_its_exit_status_was_taken_away(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError):
+        Host(act(*family(tmp_path, last="sys.exit(0)")), grace=0.5).run()
+    assert waited(lambda: not alive(grandchild(tmp_path)))
+
+
 def test_a_status_that_is_said_to_be_no_failure_is_returned(tmp_path: Path) -> None:
     seen = []
     program = script(tmp_path, "import sys; sys.exit(24)")
@@ -241,6 +280,21 @@ def test_what_it_leaves_behind_when_it_ends_well_is_ended_too(tmp_path: Path) ->
 def test_a_daemon_that_left_the_group_is_ended_too(tmp_path: Path) -> None:
     host = Host(act(*family(tmp_path, daemon=True, last="sys.exit(0)")), grace=0.5)
     host.run()
+    assert waited(lambda: not alive(grandchild(tmp_path)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="found by /proc, which is Linux's")
+def test_a_daemon_that_was_just_forking_when_it_was_looked_for_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, real = list[str](), running._strays
+
+    def strays(mark: str) -> Iterator[int]:
+        looks.append(mark)
+        return iter(()) if len(looks) == 1 else real(mark)
+
+    monkeypatch.setattr(running, "_strays", strays)
+    Host(act(*family(tmp_path, daemon=True, last="sys.exit(0)")), grace=0.5).run()
     assert waited(lambda: not alive(grandchild(tmp_path)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -25,11 +26,11 @@ from safedelete.errors import (
 )
 from safedelete.ports import Presence, Verdict
 from safedelete.runner import purge
-from safedelete.runner.review import approve
+from safedelete.runner.review import approve, cancel
 from safedelete.testing.memory import Killed, MemoryRows, MemoryTable, Policy
 from safedelete.testing.memory.clock import START
 from safedelete.wiring.connect import Buckets
-from tests.worlds import BUCKET, Process, World, batches_of, die, on, photo
+from tests.worlds import BUCKET, JOB, Process, World, another_begins, batches_of, die, on, photo
 
 S = RunState
 
@@ -70,6 +71,27 @@ def test_a_run_that_is_resumed_does_not_look_ended() -> None:
         "",
         None,
     )
+
+
+@pytest.mark.parametrize("verb", ["run", "save", "execute", "cancel"])
+def test_a_process_frozen_since_it_took_the_lock_calls_no_living_run_crashed(verb: str) -> None:
+    world = World(expired=6)
+
+    def frozen() -> None:
+        world.clock.freeze(61)
+        another_begins(world, JOB)
+
+    process = world.process(at=on("ledger.probe", frozen))
+    verbs: dict[str, Callable[[], object]] = {
+        "run": process.run,
+        "save": lambda: purge.save(process.ctx),
+        "execute": lambda: purge.execute_sealed(process.ctx, "PAST0001"),
+        "cancel": lambda: cancel(process.ctx, "PAST0001", reason="wrong", who="me"),
+    }
+    with pytest.raises(LockLostError):
+        verbs[verb]()
+    assert world.ledger.record("ANOTHER").state is S.RUNNING
+    assert all(world.has_row(number) for number in range(6))
 
 
 def test_nobody_takes_over_before_the_lease_has_ended() -> None:

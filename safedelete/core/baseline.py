@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor
 from typing import Final, TypeGuard
 
-from safedelete.core.plan import AgeProfile, PastRun, Plan, TargetPlan
+from safedelete.core.plan import AgeProfile, Count, PastRun, Plan, TargetPlan
 
 DAY: Final = timedelta(days=1)
 
@@ -95,7 +95,7 @@ def whole(target: TargetPlan, portion: int | None) -> int | None:
     items, eligible = target.items, target.eligible
     if not known(items):
         return None
-    return max(items, eligible) if portion is not None and known(eligible) else items
+    return eligible if known(eligible) and _cut(items, eligible, portion) else items
 
 
 def known(count: object) -> TypeGuard[int]:
@@ -177,7 +177,8 @@ def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
     earlier = _target(before.plan, target.name)
     if earlier is not None:
         # Nights that were skipped bring their own days of the month along.
-        gap = min((day - _day(before.plan, earlier)).days, 31)
+        # Rounded, as nights are counted: a run that starts a second earlier than the last one has skipped no less.
+        gap = min(round((day - _day(before.plan, earlier)) / DAY), 31)
         for back in range(1, gap):
             bits |= month_bits(day - back * DAY)
     return Season(elapsed, day.weekday(), bits)
@@ -263,10 +264,12 @@ def _target(plan: Plan, name: str) -> TargetPlan | None:
 
 def cut_short(plan: Plan, target: TargetPlan) -> bool:
     """Whether ``per_run`` kept a plan from taking all that is eligible."""
-    if plan.portion is None:
-        return False
-    items, eligible = target.items, target.eligible
-    return known(items) and known(eligible) and items < eligible
+    return _cut(target.items, target.eligible, plan.portion)
+
+
+def _cut(items: Count, eligible: Count, portion: int | None) -> bool:
+    # Fewer than are eligible may be sealed for other reasons too: rows that went in between, or whose keys name nothing.
+    return portion is not None and known(items) and known(eligible) and max(items, portion) < eligible
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:

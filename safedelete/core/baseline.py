@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor
 from typing import Final, TypeGuard
 
-from safedelete.core.plan import AgeProfile, Count, PastRun, Plan, TargetPlan
+from safedelete.core.plan import AgeProfile, PastRun, Plan, TargetPlan
 
 DAY: Final = timedelta(days=1)
 
@@ -95,7 +95,10 @@ def whole(target: TargetPlan, portion: int | None) -> int | None:
     items, eligible = target.items, target.eligible
     if not known(items):
         return None
-    return eligible if known(eligible) and _cut(items, eligible, portion) else items
+    # Fewer than are eligible may be sealed for other reasons too: rows that went in between, or whose keys name nothing.
+    if portion is None or not known(eligible) or eligible <= portion:
+        return items
+    return max(items, eligible)
 
 
 def known(count: object) -> TypeGuard[int]:
@@ -264,12 +267,8 @@ def _target(plan: Plan, name: str) -> TargetPlan | None:
 
 def cut_short(plan: Plan, target: TargetPlan) -> bool:
     """Whether ``per_run`` kept a plan from taking all that is eligible."""
-    return _cut(target.items, target.eligible, plan.portion)
-
-
-def _cut(items: Count, eligible: Count, portion: int | None) -> bool:
-    # Fewer than are eligible may be sealed for other reasons too: rows that went in between, or whose keys name nothing.
-    return portion is not None and known(items) and known(eligible) and max(items, portion) < eligible
+    size = whole(target, plan.portion)
+    return size is not None and size != target.items
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:

@@ -229,7 +229,7 @@ def _said(last: Point, scale: Scale, unit: str, room: int) -> dict[int, str]:
     if last.limit is not None:
         above = last.limit > scale.top
         row = ROWS - 1 if above else scale.row(last.limit)
-        parts.setdefault(row, []).append(("limit", last.limit, ", above" if above else ""))
+        parts.setdefault(row, []).append(("limit", floor(last.limit), ", above" if above else ""))
     if last.expected:
         word = "forecast" if last.forecast else "expected"
         parts.setdefault(scale.row(last.expected), []).append((word, last.expected, ""))

@@ -17,6 +17,7 @@ from safedelete.cli.svg import described, drawing
 from safedelete.core.decision import Approved, codes_of
 from safedelete.core.outcome import Tally
 from safedelete.core.printable import printable
+from safedelete.core.say import at_most
 from safedelete.errors import ConfigError
 from safedelete.ports import RunRecord
 
@@ -201,7 +202,7 @@ def _number(point: Point) -> str:
     expected = (
         "" if point.expected is None else f"{point.expected:,.0f}{' (forecast)' if point.forecast else ''}"
     )
-    limit = "" if point.limit is None else f"{point.limit:,.0f}"
+    limit = "" if point.limit is None else at_most(point.limit)
     return (
         f'<tr><td>{_minute(point.at)}</td><td>{point.mark or "successful"}</td><td class="n">{value}</td>'
         f'<td class="n">{expected}</td><td class="n">{limit}</td><td>{escape(point.rule)}</td></tr>'

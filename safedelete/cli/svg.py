@@ -12,6 +12,7 @@ from typing import Final
 
 from safedelete.cli.chart import Scale, short
 from safedelete.cli.series import Point, Series, days_after
+from safedelete.core.say import at_most
 
 HEIGHT: Final = 242
 LEFT: Final = 50
@@ -105,7 +106,7 @@ def described(series: Series) -> str:
     if last.expected is not None:
         said += f"; {last.expected:,.0f} {'forecast' if last.forecast else 'expected'}"
     if last.limit is not None:
-        said += f"; limit {last.limit:,.0f} {series.unit} ({last.rule})"
+        said += f"; limit {at_most(last.limit)} {series.unit} ({last.rule})"
     said += f"; {last.mark or 'successful'}."
     if series.coming:
         said += f" By the time column, {sum(series.coming):,} become eligible in the next {len(series.coming)} days."
@@ -195,7 +196,7 @@ def _limit_said(points: Sequence[Point], frame: Frame, unit: str) -> Iterator[st
     if limit is None:
         return
     above = limit > frame.scale.top
-    said = f"limit {limit:,.0f} {unit}{', above this chart' if above else ''}"
+    said = f"limit {at_most(limit)} {unit}{', above this chart' if above else ''}"
     y = (TOP if above else frame.y(limit)) - 4
     right = frame.x(frame.runs - 1)
     # To the left of the last bar, which may be the one that is higher, unless the text would run into the axis.

@@ -95,7 +95,10 @@ def whole(target: TargetPlan, portion: int | None) -> int | None:
     items, eligible = target.items, target.eligible
     if not known(items):
         return None
-    return max(items, eligible) if portion is not None and known(eligible) else items
+    # Fewer than are eligible may be sealed for other reasons too: rows that went in between, or whose keys name nothing.
+    if portion is None or not known(eligible) or eligible <= portion:
+        return items
+    return max(items, eligible)
 
 
 def known(count: object) -> TypeGuard[int]:
@@ -177,7 +180,8 @@ def season(plan: Plan, target: TargetPlan, before: PastRun | None) -> Season:
     earlier = _target(before.plan, target.name)
     if earlier is not None:
         # Nights that were skipped bring their own days of the month along.
-        gap = min((day - _day(before.plan, earlier)).days, 31)
+        # Rounded, as nights are counted: a run that starts a second earlier than the last one has skipped no less.
+        gap = min(round((day - _day(before.plan, earlier)) / DAY), 31)
         for back in range(1, gap):
             bits |= month_bits(day - back * DAY)
     return Season(elapsed, day.weekday(), bits)
@@ -263,10 +267,8 @@ def _target(plan: Plan, name: str) -> TargetPlan | None:
 
 def cut_short(plan: Plan, target: TargetPlan) -> bool:
     """Whether ``per_run`` kept a plan from taking all that is eligible."""
-    if plan.portion is None:
-        return False
-    items, eligible = target.items, target.eligible
-    return known(items) and known(eligible) and items < eligible
+    size = whole(target, plan.portion)
+    return size is not None and size != target.items
 
 
 def _day(plan: Plan, target: TargetPlan) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Final
 
@@ -17,7 +17,11 @@ STEP: Final = timedelta(hours=1)
 """How far the cutoff's step may differ from the clock's: a change to or from summer time."""
 
 WHOLE_DAYS: Final = timedelta(hours=25)
-"""The same where both cutoffs stand on a full hour, as those of date columns do: they move a day at a time."""
+"""The same where both cutoffs are where a day begins in some time zone, as those of date columns are: they move a day at a
+time."""
+
+QUARTERS: Final = (10, 11, 15, 18)
+"""Hours UTC in whose 15th minute a day begins: on Chatham, in Eucla, in Nepal. Elsewhere it does at a full or a half hour."""
 
 SHARE: Final = 0.5
 """Largest share of the table, or of what matches at any age, before two runs have shown that more is usual."""
@@ -165,14 +169,15 @@ def changed(plan: Plan, record: Record) -> Iterator[Finding]:
 
 
 def share(
-    target: TargetPlan, size: int, nights: Sequence[Night], *, foreseen: bool
+    target: TargetPlan, fresh: int, nights: Sequence[Night], *, rest: int, foreseen: bool
 ) -> tuple[float, Finding | None]:
     """Bound the share of the table, and of the rows that match when the age test is left out.
 
     Args:
         target: Tonight's target.
-        size: What it would take.
+        fresh: What it would take beside what the last run left behind.
         nights: Its earlier nights.
+        rest: What the last run left behind.
         foreseen: Whether earlier runs saw that much coming.
 
     Returns:
@@ -195,13 +200,14 @@ def share(
         if foreseen:
             most = max(most, SHARE_FORESEEN)
         limit = float(Fraction(str(most)) * total)
-        if size > limit and limit < lowest:
+        if fresh > limit and limit < lowest:
+            beside = f", beside {rest:,} left over" if rest else ""
             found = finding(
                 "SD114",
-                f"{target.name}: would delete {size:,} of {total:,} ({size / max(total, 1):.1%} {label}); "
-                f"at most {most:.0%} passes.",
+                f"{target.name}: would delete {fresh:,} of {total:,} ({fresh / max(total, 1):.1%} {label}){beside}; "
+                f"at most {100 * most:.4g}% passes.",
                 target=target.name,
-                numbers={"items": size, "total": total, "most": most},
+                numbers={"items": fresh + rest, "left_over": rest, "total": total, "most": most},
             )
         lowest = min(lowest, limit)
     return lowest, found
@@ -308,7 +314,7 @@ def _step(as_of: datetime, target: TargetPlan, runs: Sequence[PastRun]) -> Itera
 def _off(before: tuple[datetime, datetime], after: tuple[datetime, datetime]) -> bool:
     """Whether a cutoff moved otherwise than the clock, each given as instant and cutoff."""
     clock, moved = after[0] - before[0], after[1] - before[1]
-    allowed = WHOLE_DAYS if _whole(before[1]) and _whole(after[1]) else STEP
+    allowed = WHOLE_DAYS if _midnight(before[1]) and _midnight(after[1]) else STEP
     return abs(moved - clock) > allowed
 
 
@@ -352,7 +358,7 @@ def _second(nights: Sequence[Night], of: str) -> float:
     for night in nights:
         total = night.target.total if of == "total" else night.target.ageless
         if known(total) and total and not night.partial:
-            shares += [night.fresh / total] * night.weight
+            shares += [min(1.0, night.fresh / total)] * night.weight
     return sorted(shares)[-2]
 
 
@@ -364,8 +370,12 @@ def _said(count: Count | None) -> str:
     return f"{count}, which cannot be a count" if not known(count) else f"{count:,}"
 
 
-def _whole(instant: datetime) -> bool:
-    return not (instant.minute or instant.second or instant.microsecond)
+def _midnight(instant: datetime) -> bool:
+    """Whether it may be a midnight, local to some zone."""
+    at = instant.astimezone(UTC)
+    return not (at.second or at.microsecond) and (
+        at.minute in (0, 30) or (at.minute == 15 and at.hour in QUARTERS)
+    )
 
 
 def _at(instant: datetime) -> str:

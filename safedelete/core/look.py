@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite
 from operator import itemgetter
 from typing import Final
@@ -33,7 +33,7 @@ from safedelete.core.fixed import cascaded, ceilings, declared, share, unknowns
 from safedelete.core.limits import Guard
 from safedelete.core.lookahead import Forecast, foresee, late_room
 from safedelete.core.plan import Plan, TargetPlan
-from safedelete.core.say import oldest_of
+from safedelete.core.say import at_least, at_most, oldest_of
 from safedelete.core.volume import NEVER_BEFORE, SPREAD_PARTS, Sample, Usual, judge
 
 UNTRIED: Final = 0.1
@@ -83,7 +83,9 @@ class Look:
         self.past, self.damaged = nights(record, target.name)
         last = record.runs[-1] if record.runs else None
         self.season = season_of(plan, target, last)
-        self.rest = still_left(self.past[-1].left, target) if self.past and self.past[-1].run is last else 0
+        # Not where the last run is no night of this target: it has taken what the one before saw coming, and left what it left.
+        self.follows = bool(self.past) and self.past[-1].run is last
+        self.rest = still_left(self.past[-1].left, target) if self.follows else 0
         self.size = whole(target, plan.portion)
 
     def decide(self) -> None:
@@ -97,21 +99,21 @@ class Look:
                 Measure(target=target.name, measure="items", tonight=self.size, rule=rule, verdict="stop")
             )
             return
-        self._items(self.size)
-        self._portion(self.size)
+        self._portion(self.size, self._items(self.size))
 
-    def _items(self, size: int) -> None:
+    def _items(self, size: int) -> float | None:
+        """Hold the items, and what goes along with them, against all layers; returns how many new ones were expected."""
         target, total = self.target, self.target.total
         fresh = max(0, size - self.rest)
         table = float(total) if known(total) else 0.0
-        forecast = foresee(self.past, self.plan, target)
+        forecast = foresee(self.past, self.plan, target) if self.follows else None
         samples = [Sample(n.fresh, n.season, 0 if n.partial else n.weight) for n in self.past]
         usual = judge(samples, self.season, small=UNTRIED * table)
         bound = self._bound(usual, forecast, table)
         if usual.expected is None and forecast is None:
             usual, bound = self._provisional(usual, bound, size)
         foreseen = forecast is not None and forecast.before is not None and fresh <= forecast.before
-        most, too_large = share(target, fresh, self.past, foreseen=foreseen)
+        most, too_large = share(target, fresh, self.past, rest=self.rest, foreseen=foreseen)
         expected = forecast.expected if forecast is not None else usual.expected
         verdicts = {"ok"}
         if fresh > bound.limit:
@@ -149,6 +151,7 @@ class Look:
             )
         )
         self._parts(usual, forecast, bound)
+        return expected
 
     def _bound(self, usual: Usual, forecast: Forecast | None, table: float) -> _Bound:
         if forecast is not None:
@@ -216,15 +219,16 @@ class Look:
             "(one-off, a portion, empty, or under another definition)"
         )
 
-    def _stop(self, bound: _Bound, size: int, expected: float | None) -> None:
-        target = self.target
+    def _stop(self, bound: _Bound, size: int, new: float | None) -> None:
+        target, limit = self.target, bound.limit + self.rest
+        expected = None if new is None else new + self.rest
         if bound.code == "SD200":
             total = f" of {target.total:,} ({size / max(target.total, 1):.1%})" if known(target.total) else ""
             text = f"would delete {size:,}{total}; {self._nothing}"
         else:
             rest = f", of them {self.rest:,} left over" if self.rest else ""
-            about = "" if expected is None else f"; about {expected + self.rest:,.0f} expected"
-            text = f"would delete {size:,} items{rest}{about}; limit {bound.limit + self.rest:,.0f} ({bound.rule})"
+            about = "" if expected is None else f"; about {expected:,.0f} expected"
+            text = f"would delete {size:,} items{rest}{about}; limit {at_most(limit)} ({bound.rule})"
         self.found.append(
             finding(
                 bound.code,
@@ -234,7 +238,7 @@ class Look:
                     "items": size,
                     "left_over": self.rest,
                     "expected": expected,
-                    "limit": bound.limit + self.rest,
+                    "limit": limit,
                     "rule": bound.rule,
                 },
             )
@@ -253,7 +257,7 @@ class Look:
             finding(
                 code,
                 f"{self.target.name}: {late:,} items became eligible out of time (back-dated, bulk-updated or "
-                f"restored since the last run); {most:,.0f} pass{oldest}.",
+                f"restored since the last run); {at_most(most)} pass{oldest}.",
                 target=self.target.name,
                 numbers={"late": late, "limit": most, "expected": expected},
             )
@@ -268,7 +272,7 @@ class Look:
             finding(
                 "SD206",
                 f"{self.target.name}: only {fresh:,} items; about {expected:,.0f} expected, and fewer than "
-                f"{low:,.0f} is far too few.",
+                f"{at_least(low)} is far too few.",
                 target=self.target.name,
                 numbers={"items": fresh, "expected": expected, "low": low},
                 severity=self.limits.too_few,
@@ -276,12 +280,14 @@ class Look:
         )
         return "stop" if self.limits.too_few == "refuse" else "warn"
 
-    def _portion(self, size: int) -> None:
+    def _portion(self, size: int, expected: float | None) -> None:
         target = self.target
         items = target.items
         if not cut_short(self.plan, target) or not known(items):
             return
-        inflow = max(0.0, float(size - self.rest)) if self.past else 0.0
+        # Where the last run left nothing, all of it is new tonight, and only what is expected comes every night.
+        fresh = float(max(0, size - self.rest))
+        inflow = min(fresh, expected) if expected is not None else fresh if self.rest else 0.0
         net = items - inflow
         runs_left = (
             f"about {ceil((size - items) / net):,} more runs" if net > 0 else "no end: more arrives than goes"
@@ -330,11 +336,12 @@ class Look:
         values: Sequence[tuple[Night, object]],
         lift: float,
     ) -> None:
-        portion = cut_short(self.plan, self.target)
+        portion, season, items = cut_short(self.plan, self.target), self.season, self._items_tonight
         if portion:
-            # How many items a portion has was decided beforehand; what each of them brings along was not.
+            # How many items a portion has was decided beforehand, whatever nights it covers; what each brings along was not.
+            season = replace(season, elapsed=1.0)
             samples = [
-                Sample(round(value * self._items_tonight / n.target.items), n.season, n.weight)
+                Sample(round(value * items / n.target.items), replace(n.season, elapsed=1.0), n.weight)
                 for n, value in values
                 if known(value) and known(n.target.items) and n.target.items
             ]
@@ -342,9 +349,10 @@ class Look:
             samples = [
                 Sample(value, n.season, 0 if n.partial else n.weight) for n, value in values if known(value)
             ]
-        usual = judge(samples, self.season, spread=SPREAD_PARTS)
+        usual = judge(samples, season, spread=SPREAD_PARTS)
         if tonight == 0 and usual.expected is None:
             return
+        expected = None if usual.expected is None else usual.expected * lift
         limit, rule = usual.limit * lift, usual.rule
         if usual.expected is None:
             if measure == "bytes":
@@ -352,7 +360,7 @@ class Look:
             elif any(s.weight for s in samples):
                 limit, rule = NEVER_BEFORE, "never before"
             else:
-                limit, rule = max(NEVER_BEFORE, TAKEN * self._items_tonight), "first night"
+                limit, rule = max(NEVER_BEFORE, TAKEN * items), "first night"
         elif portion:
             rule = f"portion, {rule}"
         stop = tonight > limit
@@ -364,32 +372,26 @@ class Look:
                 target=name,
                 measure=measure,
                 tonight=tonight,
-                nights=self.season.elapsed,
+                nights=None if portion else season.elapsed,
                 usual_low=usual.usual_low,
                 usual_high=usual.usual_high,
                 runs=usual.runs,
-                expected=None if usual.expected is None else usual.expected * lift,
+                expected=expected,
                 limit=told[0] if isfinite(told[0]) else None,
                 rule=told[1],
                 verdict="stop" if stop else "ok",
             )
         )
         if stop:
-            what = (
-                f"rows of {name} would go or change with {self.target.name}"
-                if measure == "cascade"
-                else measure
-            )
-            about = (
-                "no earlier run that counts did"
-                if usual.expected is None
-                else f"about {usual.expected * lift:,.0f} expected"
-            )
+            rows = f"rows of {name} would go or change with {self.target.name}"
+            what = rows if measure == "cascade" else measure
+            none = "no earlier run that counts did"
+            about = none if expected is None else f"about {expected:,.0f} expected"
             self.found.append(
                 finding(
                     code,
-                    f"{name}: {tonight:,} {what}; {about}; limit {limit:,.0f} ({rule}).",
+                    f"{name}: {tonight:,} {what}; {about}; limit {at_most(limit)} ({rule}).",
                     target=name,
-                    numbers={"tonight": tonight, "expected": usual.expected, "limit": limit, "rule": rule},
+                    numbers={"tonight": tonight, "expected": expected, "limit": limit, "rule": rule},
                 )
             )

@@ -18,7 +18,7 @@ from typing import Final
 
 from safedelete.core.baseline import DAY, Night, between, known, profile
 from safedelete.core.plan import Plan, TargetPlan
-from safedelete.core.volume import ENOUGH, FEW, FEWEST, MAD, NEVER_BEFORE, median
+from safedelete.core.volume import ENOUGH, FEW, FEW_COVERED, FEWEST, MAD, NEVER_BEFORE, median
 
 ERRORS: Final = 60
 """Newest forecast errors that set the tolerance: two months, of which one bad week is a small part."""
@@ -65,7 +65,7 @@ class Forecast:
     """What the look-ahead says about one target tonight.
 
     Attributes:
-        expected: What the last run saw coming.
+        expected: What the last run saw coming; less where only a part of that ever comes.
         limit: Most that passes by that forecast.
         before: Most that passes by what the runs before the last saw coming; None without such runs.
         low: Fewer than this is far too few; 0 where that cannot be said.
@@ -92,19 +92,22 @@ def foresee(nights: Sequence[Night], plan: Plan, target: TargetPlan) -> Forecast
     same = [n for n in nights if n.run.plan.fingerprint == plan.fingerprint and n.target.cutoff is not None]
     if not same or target.cutoff is None or same[-1] is not nights[-1]:
         return None
-    coming = _coming(same, len(same), target)
+    found = _errors(same)
+    worth = _worth(found)
+    errors = [error - worth for error in found]
+    coming = [rows * exp(worth) for rows in _coming(same, len(same), target)]
     if not coming:
         return None
-    errors = _errors(same)
     usual = _tolerance(errors)
     tolerance = max(usual, _seen(errors))
     expected = coming[0]
     older = coming[1:]
+    few = expected >= NEVER_BEFORE and _covers_enough(same, target.cutoff)
     return Forecast(
         expected=expected,
         limit=_room(expected, tolerance),
         before=_room(median(older), tolerance) if older else None,
-        low=expected / max(FEW, exp(2 * usual)) if expected >= NEVER_BEFORE else 0.0,
+        low=expected / max(FEW, exp(2 * usual)) if few else 0.0,
         errors=len(errors),
         tolerance=exp(tolerance),
     )
@@ -117,12 +120,19 @@ def late_room(nights: Sequence[Night], expected: float) -> tuple[float, float]:
         nights: The target's earlier nights.
         expected: What tonight should bring.
     """
-    earlier = sorted(
-        float(n.target.late) for n in nights if n.weight and not n.partial and known(n.target.late)
-    )
+    taught = [(float(n.target.late), n.weight) for n in nights if not n.partial and known(n.target.late)]
+    earlier = sorted(late for late, weight in taught for _ in range(weight))
     limit = max(NEVER_BEFORE, LATE_SHARE * expected, *(LATE_SEEN * second for second in earlier[-2:-1]))
     quiet = max(NEVER_BEFORE, LATE_QUIET * median(earlier)) if earlier else NEVER_BEFORE
     return limit, min(limit, quiet)
+
+
+def _covers_enough(same: Sequence[Night], cutoff: datetime) -> bool:
+    """Whether a run covers so much of the usual time that few rows are too few: a picture counts by the day, not by the hour."""
+    last = same[-1].target.cutoff
+    assert last is not None
+    spans = [n.season.elapsed for n in same if n.season.elapsed is not None]
+    return (cutoff - last) / DAY >= FEW_COVERED * (median(spans) if spans else 1.0)
 
 
 def _coming(same: Sequence[Night], at: int, target: TargetPlan) -> list[float]:
@@ -159,6 +169,15 @@ def _errors(same: Sequence[Night]) -> list[float]:
         if forecast is not None and max(forecast, night.fresh) >= NEVER_BEFORE:
             found += [log((night.fresh + 1) / (forecast + 1))] * night.weight
     return found
+
+
+def _worth(errors: Sequence[float]) -> float:
+    """Return what forecasts have been worth, as a log ratio, or 0.
+
+    Of sessions that each use extends, a tenth of those due tomorrow may ever come: room for them all would be room for a
+    surge, and each ordinary night would seem far too few. A part within the least tolerance is left as it is.
+    """
+    return min(0.0, median(errors) + LEAST) if len(errors) >= FEWEST else 0.0
 
 
 def _tolerance(errors: Sequence[float]) -> float:

@@ -86,7 +86,8 @@ class TargetPlan:
             a portion's rest) is already taken off.
         left: What was taken off: rows that the last run left behind and that match still; None where nothing says.
         cutoff: The instant the items are older than, exclusive; None for a purge without a time.
-        period: The retention: how far the cutoff lies behind the plan's instant; None as above.
+        period: The retention: how far the cutoff lies behind the plan's instant, or less than a day farther where the time
+            column holds dates; None as above.
         cascades: What happens to other tables.
         ages: The day-by-day picture; None where there is no single time column, Unknown where it could not be
             had (no index on a large table, for one).

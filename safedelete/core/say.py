@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, pairwise
+from math import ceil, floor
 from typing import Final
 
 from safedelete.core.baseline import profile
@@ -35,6 +36,16 @@ WEEK: Final = 7
 
 EMPTY: Final = 2
 """Lines without rows, one after the other, that are still drawn one by one."""
+
+
+def at_most(limit: float) -> str:
+    """Write the most whole items that pass: rounded up, a limit would stand beside the same number that it refuses."""
+    return f"{floor(limit):,}"
+
+
+def at_least(low: float) -> str:
+    """Write the fewest whole items that pass."""
+    return f"{ceil(low):,}"
 
 
 def sentence(measure: Measure, *, unit: str | None = None, of: str = "table") -> str:
@@ -65,7 +76,7 @@ def sentence(measure: Measure, *, unit: str | None = None, of: str = "table") ->
     elif measure.expected is not None:
         parts.append(f"about {measure.expected:,.0f} expected")
     if measure.limit is not None:
-        parts.append(f"limit {measure.limit:,.0f} ({measure.rule})")
+        parts.append(f"limit {at_most(measure.limit)} ({measure.rule})")
         expected = measure.expected or 0.0
         if expected >= BURSTY_FROM and measure.limit >= BURSTY * expected:
             parts.append("bursty: this limit catches wipes only")

@@ -81,6 +81,9 @@ FEW_RUNS: Final = 14
 FEW_BACK: Final = 30
 """Runs of any day among which one that was empty keeps it from being said."""
 
+FEW_COVERED: Final = 0.5
+"""Share of the time that a run usually covers, below which nothing is too few: a second start finds what came in minutes."""
+
 FEWEST: Final = 3
 """Values below which a spread says nothing, and only what is assumed beforehand counts."""
 
@@ -164,11 +167,12 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spr
     base = _baseline(history, small)
     if not base:
         return Usual()
-    elapsed = 1.0 if tonight.elapsed is None else max(tonight.elapsed, SHORTEST)
-    single = [s for s in base if _covers(s) < CATCH_UP]
+    shortest = _shortest(base)
+    elapsed = _covers(tonight, shortest)
+    single = [s for s in base if _covers(s.season, shortest) < CATCH_UP]
     runs = single if len(single) >= SINGLE else base
-    rates = [_rate(s) for s in runs]
-    levels = _levels(runs, rates)
+    rates = [_rate(s, shortest) for s in runs]
+    levels = _levels(runs, rates, shortest)
     room, rule = _headroom(runs, rates, levels, tonight, spread)
     nights, expected = _expect(levels, tonight.weekday, elapsed)
 
@@ -186,7 +190,7 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spr
     recent = sorted(rates[-LEVEL:])
     return Usual(
         limit=limit,
-        low=_too_few(history, levels, tonight.weekday, expected, room),
+        low=_too_few(history, levels, tonight, expected, room),
         expected=expected,
         usual_low=_point(recent, USUAL_FROM_TO[0]) * elapsed,
         usual_high=_point(recent, USUAL_FROM_TO[1]) * elapsed,
@@ -198,11 +202,16 @@ def judge(history: Sequence[Sample], tonight: Season, *, small: float = inf, spr
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """Usual amount per night by weekday, from how many runs, and what a weekday took that was seen once."""
+    """Usual amount per night by weekday, from how many runs, and what a weekday took that was seen once.
+
+    Beside them how many nights a run usually covers, and the least that any counts as.
+    """
 
     usual: list[float]
     seen: list[int]
     once: list[float | None]
+    covers: float
+    shortest: float
 
     @property
     def weekly(self) -> bool:
@@ -218,15 +227,21 @@ def _baseline(history: Sequence[Sample], small: float) -> list[Sample]:
     return timed[-WINDOW:]
 
 
-def _covers(sample: Sample) -> float:
-    return 1.0 if sample.season.elapsed is None else max(sample.season.elapsed, SHORTEST)
+def _shortest(base: Sequence[Sample]) -> float:
+    """Return the fewest nights that a run counts as; fewer than else where most runs of the job cover fewer."""
+    spans = [s.season.elapsed for s in base if s.season.elapsed]
+    return min(SHORTEST, median(spans)) if len(spans) >= FEWEST else SHORTEST
 
 
-def _rate(sample: Sample) -> float:
-    return sample.value / _covers(sample)
+def _covers(season: Season, shortest: float) -> float:
+    return 1.0 if season.elapsed is None else max(season.elapsed, shortest)
 
 
-def _levels(runs: Sequence[Sample], rates: Sequence[float]) -> _Levels:
+def _rate(sample: Sample, shortest: float) -> float:
+    return sample.value / _covers(sample.season, shortest)
+
+
+def _levels(runs: Sequence[Sample], rates: Sequence[float], shortest: float) -> _Levels:
     by_day: list[list[float]] = [[], [], [], [], [], [], []]
     for sample, rate in zip(runs, rates, strict=True):
         if not sample.season.days & EDGE:
@@ -237,6 +252,8 @@ def _levels(runs: Sequence[Sample], rates: Sequence[float]) -> _Levels:
         usual=[median(values) if len(values) >= SEEN_WEEKDAY else level for values in lately],
         seen=[len(values) for values in lately],
         once=[values[0] if len(values) == 1 else None for values in lately],
+        covers=median([_covers(s.season, shortest) for s in runs]),
+        shortest=shortest,
     )
 
 
@@ -307,10 +324,13 @@ def _day_of_month(
     if not same:
         return _SILENT
     usual = levels.usual
-    ratio = max((_rate(s) + 1) / (usual[s.season.weekday] + 1) for s in same)
+    rates = [_rate(s, levels.shortest) for s in same]
+    ratio = max((x + 1) / (usual[s.season.weekday] + 1) for s, x in zip(same, rates, strict=True))
     if ratio <= max(PEAK, sqrt(room)):
         return _SILENT
-    peak = PEAK_ROOM * max(*(_rate(s) for s in same), usual[tonight.weekday] * ratio)
+    peak = (
+        PEAK_ROOM * max(*rates, usual[tonight.weekday] * ratio) * min(1.0, _covers(tonight, levels.shortest))
+    )
     return peak + (expected * room if nights > 1 else 0.0), "day of month"
 
 
@@ -324,17 +344,24 @@ def _after_a_quiet_night(
         return _SILENT
     if min(levels.seen[day], levels.seen[tonight.weekday]) < SEEN_WEEKDAY:
         return _SILENT
-    if last.value >= QUIET * levels.usual[day]:
+    due = levels.usual[day] * _covers(last.season, levels.shortest)
+    if last.value >= QUIET * due:
         return _SILENT
-    return (levels.usual[day] + expected) * room - last.value, "after a quiet night"
+    return (due + expected) * room - last.value, "after a quiet night"
 
 
-def _too_few(history: Sequence[Sample], levels: _Levels, weekday: int, expected: float, room: float) -> float:
+def _too_few(
+    history: Sequence[Sample], levels: _Levels, tonight: Season, expected: float, room: float
+) -> float:
     """Return what is far too few, or 0: a job that had empty nights, or few rows, is left alone."""
+    least = FEW_COVERED * levels.covers
+    if tonight.elapsed is None or tonight.elapsed < least:
+        return 0.0
+    history = [s for s in history if s.season.elapsed is None or s.season.elapsed >= least]
     same = [
         s.value
         for s in history
-        if levels.weekly and s.season.weekday == weekday and s.season.elapsed is not None
+        if levels.weekly and s.season.weekday == tonight.weekday and s.season.elapsed is not None
     ][-SAME_WEEKDAY:]
     if len(same) < FEW_WEEKDAYS:
         same = [s.value for s in history[-FEW_BACK:]] if len(history) >= FEW_RUNS else []

@@ -27,6 +27,7 @@ Shape: TypeAlias = Literal["aware", "naive", "date", "s", "ms"]
 TimeColumn: TypeAlias = "ColumnElement[Any] | InstrumentedAttribute[Any]"
 
 _OLDEST: Final = timedelta(days=365_250)
+_DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,15 @@ class Cutoff:
     zone: str | None = None
 
     def instant(self, as_of: datetime) -> datetime:
-        """Return the cutoff as an aware UTC instant, exclusive."""
-        return as_of.astimezone(UTC) - self.age
+        """Return the cutoff as an aware UTC instant, exclusive.
+
+        That of a date column is the midnight with which the first day begins that is kept.
+        """
+        instant = as_of.astimezone(UTC) - self.age
+        if self.shape != "date":
+            return instant
+        local = instant.astimezone(self._tzinfo)
+        return local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)
 
     def value(self, as_of: datetime) -> datetime | date | int:
         """Return the cutoff in the column's own shape, exclusive.
@@ -58,7 +66,7 @@ class Cutoff:
 
     def shaped(self, instant: datetime) -> datetime | date | int:
         """Return any aware instant in the column's own shape."""
-        zone: tzinfo = ZoneInfo(self.zone) if self.zone else UTC
+        zone = self._tzinfo
         match self.shape:
             case "aware":
                 return instant.astimezone(UTC)
@@ -70,6 +78,17 @@ class Cutoff:
                 return int(instant.timestamp() // 1)
             case "ms":
                 return int(instant.timestamp() * 1000 // 1)
+
+    def later(self, as_of: datetime, days: int) -> datetime | date | int:
+        """Return the cutoff some days of 24 hours later, in the column's own shape; of a date column so many dates later."""
+        cutoff = self.instant(as_of)
+        if self.shape == "date":
+            return cutoff.astimezone(self._tzinfo).date() + days * _DAY
+        return self.shaped(cutoff + days * _DAY)
+
+    @property
+    def _tzinfo(self) -> tzinfo:
+        return ZoneInfo(self.zone) if self.zone else UTC
 
 
 def _latest(instant: datetime, zone: tzinfo) -> datetime:

@@ -141,8 +141,8 @@ def _scan(plan: Plan, part: Part) -> Iterator[RowBatch | ObjectBatch]:
 
 def _counted(target: TargetPlan, counts: _Sum, part: Part) -> TargetPlan:
     objects: Count = counts.objects
-    if isinstance(part, RowPart) and part.target.shares_objects and isinstance(target.objects, int):
-        # The same object sealed with several rows is one object; the survey counted distinct keys.
-        objects = target.objects
     size: Count | None = target.bytes if counts.size is None or counts.objects == 0 else counts.size
+    if isinstance(part, RowPart) and part.target.shares_objects and isinstance(target.objects, int):
+        # The same object sealed with several rows is one object; the survey counted distinct keys, and their bytes once.
+        objects, size = target.objects, target.bytes
     return replace(target, items=counts.items, objects=objects, bytes=size, conditional=counts.conditional)

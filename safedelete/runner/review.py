@@ -10,7 +10,7 @@ from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
 from safedelete.core.plan import PastRun, Plan
 from safedelete.core.run import EXECUTABLE, RESUMABLE, RunState
-from safedelete.errors import ExitCode, LedgerError, RefusedError, StalePlanError
+from safedelete.errors import ConfigError, ExitCode, LedgerError, RefusedError, StalePlanError
 from safedelete.phases.halt import require_sealed
 from safedelete.ports import Clock, Lease, Ledger, RunChange, RunRecord
 from safedelete.runner.context import APPROVAL_WINDOW, PurgeContext, ahead
@@ -38,16 +38,19 @@ def approve(
         ledger: The ledger, opened as a role that may write approvals.
         clock: The clock.
         run: The refused run.
-        reason: Why, in the approver's words.
+        reason: Why, in the approver's words; not empty.
         who: Login and caller identity.
         expires_in: From now, above 0; never longer than the sealed plan waits.
         teaches: How the run will enter the baseline.
 
     Raises:
+        ConfigError: There is no reason.
         StalePlanError: The run is not one that waits for an approval, or was planned by a clock that was ahead.
         RefusedError: A finding that no approval can accept.
         LedgerError: The plan is not the one that was sealed: either was damaged or edited.
     """
+    if not reason.strip():
+        raise ConfigError("reason is empty.", hint="Say why this plan is right; it is kept with the run.")
     record = ledger.record(run)
     if (
         record.state is not RunState.REFUSED

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import structlog
 
-from safedelete.core.decision import Approved
+from safedelete.core.decision import Approved, codes_of
 from safedelete.core.outcome import Tally
 from safedelete.core.run import EXECUTABLE, RESUMABLE, UNFINISHED, RunState
 from safedelete.errors import ExitCode, SafeDeleteError, UnfitKeysError
@@ -65,7 +65,7 @@ def take_over(ctx: PurgeContext, lease: Lease, resume: Resume) -> Report | None:
             if isinstance(decision, Approved):
                 fitting = (record, decision)
                 continue
-            why = "the limits refuse it now: " + ", ".join(sorted({f.code for f in decision.findings}))
+            why = "the limits refuse it now: " + ", ".join(codes_of(decision.findings))
         _abandon(ctx, lease, record, why)
     return resume(*fitting) if fitting is not None else None
 

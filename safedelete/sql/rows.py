@@ -194,13 +194,17 @@ class SqlRows:
         self.database.cancel()
 
     def sealable(self) -> ColumnElement[bool]:
-        """Match the eligible rows that can be sealed: a whole key, and no value that can name no object."""
-        clauses = [self.rows.predicate]
+        """Match the eligible rows that can be sealed."""
+        return and_(self.rows.predicate, *self.fit())
+
+    def fit(self) -> list[ColumnElement[bool]]:
+        """Return what a row needs to be sealed beside being eligible: a whole key, and no value that can name no object."""
+        clauses: list[ColumnElement[bool]] = []
         if self.database.backend.name == "sqlite":
             clauses.append(self.keys.whole())
         if self.owned:
             clauses.append(self.owned.usable(self.database.backend.name))
-        return and_(*clauses)
+        return clauses
 
     def portioned(
         self, connection: Connection, as_of: datetime, portion: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,6 @@ SMALL_TABLE: Final = 50_000
 """Rows up to which a time column without an index is still counted day by day."""
 DAYS_AT_ONCE: Final = 30
 """Days counted by one statement, each by its own range of the index."""
-DAY: Final = timedelta(days=1)
 
 
 class Survey:
@@ -38,6 +37,8 @@ class Survey:
         self.values: Mapping[str, Any] = predicate.parameters(target.rows, as_of)
         self.notes: list[str] = []
         self.taken: ColumnElement[bool] = target.sealable()
+        self.unfit = False
+        """Whether some eligible rows can never be sealed; known once they are counted."""
 
     def plan(self, *, portion: int | None, since: datetime | None) -> TargetPlan:
         """Return the target's part of a plan."""
@@ -71,7 +72,7 @@ class Survey:
             # Without a time test there is no "then" that could have left none.
             late=None if since is None or not self.target.time_tests else self._late(since),
             cutoff=cutoff,
-            period=None if cutoff is None else self.as_of - cutoff,
+            period=min((t.cutoff.age for t in self.target.time_tests), default=None),
             cascades=cascades,
             ages=self._ages(total),
             conditional=conditional,
@@ -143,6 +144,7 @@ class Survey:
             return found
         items = self.count(self._number(self.taken))
         if isinstance(items, int) and isinstance(found, int) and found > items:
+            self.unfit = True
             self.notes.append(
                 f"{found - items:,} more row(s) match but are left out and kept: a key of theirs is NULL, empty, a URL, "
                 "longer than 1,024 bytes, or one that no request can delete safely, and so names no row or object."
@@ -190,9 +192,11 @@ class Survey:
     @cached_property
     def _without_age(self) -> ColumnElement[bool] | Unknown:
         try:
-            return predicate.ageless(self.rows.predicates)
+            where = predicate.ageless(self.rows.predicates)
         except predicate.NotDeterminableError as error:
             return Unknown(str(error))
+        # Shares and forecasts are of what could go. Asked only where it matters: an index on the time alone no longer suffices.
+        return and_(where, *self.target.fit()) if self.unfit else where
 
     def _ageless(self) -> Count | None:
         if not self.target.time_tests:
@@ -224,10 +228,9 @@ class Survey:
         if not indexed and (isinstance(total, Unknown) or total > SMALL_TABLE):
             return Unknown(f"{name or test.left} has no index, and the table has {total} rows")
         empty = AgeProfile()
-        cutoff = test.cutoff.instant(self.as_of)
 
         def at(days: int) -> ColumnElement[Any]:
-            return literal(test.cutoff.shaped(cutoff + days * DAY), test.left.type)
+            return literal(test.cutoff.later(self.as_of, days), test.left.type)
 
         older = self.count(self._number(and_(where, test.left < at(-empty.back))))
         if isinstance(older, Unknown):

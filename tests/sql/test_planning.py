@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
@@ -178,6 +179,8 @@ def test_row_whose_key_names_no_object_is_left_out_and_counted(
     rows = SqlRows(declared(uploads), server.open())
     plan = survey(rows)
     assert (plan.eligible, plan.items) == (2, 2)
+    assert plan.ageless == 3, "what can never go would make a lost age test look like a smaller share"
+    assert plan.ages == AgeProfile(days=((-10, 1), (0, 1)), older=1), "and would be forecast every night"
     assert any(note.startswith("1 more row(s)") and "left out" in note for note in plan.notes)
     assert keys(rows) == [(1,), (6,)]
     assert rows.left_out == 0  # by the statement itself, so that a portion is filled with others
@@ -373,6 +376,31 @@ def test_age_profile_of_an_unindexed_large_table_is_unknown(
     assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, AgeProfile)
     server.sql("DROP INDEX ix_uploads_expires_at" + (" ON uploads" if server.kind == "mariadb" else ""))
     assert isinstance(survey(SqlRows(declared(uploads), server.open())).ages, Unknown)
+
+
+@pytest.mark.parametrize("change", ["2026-10-25", "2026-03-29"])
+def test_age_profile_of_a_date_column_counts_each_date_once_whenever_the_clocks_change(
+    server: Server, change: str
+) -> None:
+    visits = sa.Table(
+        "visits",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer(), primary_key=True),
+        sa.Column("day", sa.Date(), index=True),
+    )
+    kept = date.fromisoformat(change) - timedelta(days=5)
+    server.create(visits)
+    server.insert(visits, *({"id": i, "day": kept + timedelta(days=i - 100)} for i in range(1, 200)))
+    # Half an hour after midnight: so many times 24 hours later it may be the evening before.
+    as_of = datetime.combine(kept + timedelta(days=1), time(0, 30), ZoneInfo("Europe/Berlin")).astimezone(UTC)
+    rows = SqlRows(Rows(visits, older_than(visits.c.day, days=1, tz="Europe/Berlin")), server.open())
+    plan = rows.survey(as_of, portion=None, since=None)
+    assert plan.cutoff == datetime.combine(kept, time(), ZoneInfo("Europe/Berlin"))
+    assert plan.period == timedelta(days=1)
+    assert plan.items == 99
+    assert isinstance(plan.ages, AgeProfile)
+    assert plan.ages.days == tuple((d, 1) for d in range(-60, 60))
+    assert plan.ages.older == 39
 
 
 def test_ageless_counts_every_row_that_has_a_time_on_either_side_of_an_or(

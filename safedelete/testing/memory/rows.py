@@ -153,7 +153,8 @@ class MemoryRows:
         """Count what is eligible. Reads only; idempotent."""
         eligible = self._eligible(as_of)
         taken = eligible if portion is None else eligible[:portion]
-        refs = {(ref.bucket, ref.key) for row in taken for ref in row.objects}
+        refs = {(ref.bucket, ref.key): ref.size for row in taken for ref in row.objects}
+        sizes = [size for size in refs.values() if size is not None]
         keys = sorted(row.key for row in taken)
         return TargetPlan(
             name=self.name,
@@ -162,6 +163,7 @@ class MemoryRows:
             eligible=len(eligible),
             total=len(self.table.rows),
             objects=len(refs),
+            bytes=sum(sizes) if refs and len(sizes) == len(refs) else None,
             nulls=sum(row.expires_at is None for row in self.table.rows.values()),
             late=None if since is None else len(self._eligible(since)),
             cutoff=as_of,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from math import exp
+
 import pytest
 
 from safedelete.core.limits import Guard
+from safedelete.core.lookahead import LEAST
 from safedelete.core.plan import Cascade
 from safedelete.runner.context import without_left
 from tests.unit.core.guard_cases import (
+    DAY,
+    KEEP,
+    START,
     ages,
     approved,
     codes,
@@ -183,3 +190,103 @@ def test_max_fraction_is_inclusive_whatever_the_binary_fraction(items: int, tota
     assert "SD102" not in codes(look(tonight, limits=Guard(max_fraction=most)))
     more = plan(0, items + 1, total=total, eligible=items + 1)
     assert "SD102" in codes(look(more, limits=Guard(max_fraction=most)))
+
+
+def test_late_rows_of_a_run_accepted_as_usual_count_twice() -> None:
+    for teaches, refused in ((1, True), (2, False)):
+        history = [
+            ran(plan(i, 150, late=6_000 if i == 5 else 0), teaches=teaches if i == 5 else 1)
+            for i in range(20)
+        ]
+        assert ("SD212" in codes(look(plan(20, 150, late=9_000), history))) is refused
+
+
+def test_an_ordinary_night_with_a_limit_per_run_teaches_though_a_row_went_while_it_was_sealed() -> None:
+    history = [ran(plan(i, 99, eligible=100, portion=400)) for i in range(20)]
+    decision = look(plan(20, 99, eligible=100, portion=400), history)
+    assert codes(decision, "warn") == []
+    assert (measure(decision).runs, measure(decision).expected) == (19, 99)
+    assert codes(look(plan(20, 399, eligible=399, portion=400), history)) == ["SD201"]
+
+
+def test_the_first_night_of_a_table_with_nothing_due_yet_is_never_too_few() -> None:
+    young = ages([0] * 5 + [100] * 25)
+    decision = look(plan(0, 0, ages=young), (), Guard(too_few="refuse"))
+    assert approved(decision)
+
+
+def test_a_second_start_right_after_a_run_is_never_too_few() -> None:
+    history = nightly([10_000] * 30)
+    assert approved(look(plan(29.01, 0), history, Guard(too_few="refuse")))
+    assert codes(look(plan(30, 0), [*history, ran(plan(29.01, 0))], Guard(too_few="refuse"))) == ["SD206"]
+
+
+def test_sessions_that_are_mostly_extended_are_forecast_as_many_as_come() -> None:
+    # Ten thousand would expire tomorrow; on every day nine tenths of them are used again.
+    history = [ran(plan(i, 1_000, objects=1_000, ages=ages(10_000))) for i in range(30)]
+    quiet = look(plan(30, 1_000, objects=1_000), history, Guard(too_few="refuse"))
+    assert approved(quiet), "each ordinary night would be far too few"
+    assert measure(quiet).forecast == pytest.approx(1_001 * exp(LEAST), rel=0.001)
+    assert approved(look(plan(30, 2_500, objects=2_500), history))
+    assert codes(look(plan(30, 5_000, objects=1_000), history)) == ["SD210"]
+    assert codes(look(plan(30, 1_000, objects=5_000), history)) == ["SD202"]
+    assert codes(look(plan(30, 1_000, objects=1_000, late=900), history)) == ["SD212"]
+    assert codes(look(plan(30, 100, objects=100), history), "warn") == ["SD206"]
+
+
+def test_sessions_that_are_no_longer_extended_are_refused_twice_and_then_usual() -> None:
+    history = [ran(plan(i, 1_000, ages=ages(10_000))) for i in range(30)]
+    for night in (30, 31):
+        assert codes(look(plan(night, 10_000), history)) == ["SD210"]
+        history.append(ran(plan(night, 10_000, ages=ages(10_000))))
+    assert approved(look(plan(32, 10_000), history))
+
+
+@pytest.mark.parametrize(("brought", "worth"), [(1_000, 1.0), (626, 1.0), (500, 0.8), (100, 0.16)])
+def test_a_forecast_is_discounted_only_beyond_the_least_tolerance(brought: int, worth: float) -> None:
+    history = [ran(plan(i, brought, ages=ages(1_000))) for i in range(4)]
+    assert measure(look(plan(4, brought), history)).forecast == pytest.approx(1_000 * worth, rel=0.02)
+    assert measure(look(plan(3, brought), history[:3])).forecast == 1_000, "two errors teach nothing yet"
+
+
+def test_a_second_run_on_one_date_of_a_date_column_is_an_ordinary_one_and_so_is_the_next_nights() -> None:
+    midnight = START.replace(hour=0, minute=0) - KEEP
+    history = [ran(plan(i, 10_000, cutoff=midnight + i * DAY, ages=ages(10_000))) for i in range(30)]
+    again = plan(29.6, 0, cutoff=midnight + 29 * DAY, ages=ages(10_000))
+    decision = look(again, history, Guard(too_few="refuse"))
+    assert (codes(decision), measure(decision).forecast) == ([], 0)
+    tonight = look(
+        plan(30, 10_000, cutoff=midnight + 30 * DAY), [*history, ran(again)], Guard(too_few="refuse")
+    )
+    assert (codes(tonight), measure(tonight).forecast) == ([], 10_000)
+
+
+@pytest.mark.parametrize(
+    ("runs", "since", "said"),
+    [(30, 0.49, False), (30, 0.5, True), (1, 0.49, False), (1, 0.5, True), (30, 1.0, True)],
+)
+def test_a_part_of_a_day_is_too_few_only_from_half_the_usual_time_on(
+    runs: int, since: float, said: bool
+) -> None:
+    # The rows of a day may all be of one hour, and the picture counts days.
+    history = [ran(plan(i, 10_000, ages=ages(10_000))) for i in range(runs)]
+    decision = look(plan(runs - 1 + since, 0), history, Guard(too_few="refuse"))
+    assert codes(decision) == (["SD206"] if said else [])
+
+
+def test_an_hour_that_brings_nothing_is_too_few_where_every_run_covers_an_hour() -> None:
+    history = [ran(plan(i / 24, 1_000, ages=ages(24_000))) for i in range(30)]
+    assert codes(look(plan(30 / 24, 0), history), "warn") == ["SD206"]
+    assert codes(look(plan(29.4 / 24, 0), history), "warn") == []
+
+
+def test_the_night_after_a_skipped_month_edge_is_not_refused_for_starting_earlier() -> None:
+    # 500 on the first of every month, else 100; the run of the first of May is skipped.
+    def rows(night: int) -> int:
+        return 500 if (START + timedelta(days=night) - KEEP - timedelta(hours=12)).day == 1 else 100
+
+    skipped = next(n for n in range(115, 160) if rows(n) == 500)
+    history = [ran(plan(n, rows(n))) for n in range(skipped)]
+    for seconds in (-20, 0, 20):
+        tonight = plan(skipped + 1 + seconds / 86_400, 600)
+        assert approved(look(tonight, history)), seconds

@@ -205,7 +205,9 @@ def test_tolerance_of_perfect_forecasts_is_the_least() -> None:
 
 def test_tolerance_adds_the_bias() -> None:
     assert limit(seen(40, 999, [1999])) == pytest.approx(999 * 2 * exp(0.47))
-    assert limit(seen(40, 999, [499])) == pytest.approx(999 * exp(0.47))
+    assert limit(seen(40, 999, [699])) == pytest.approx(999 * exp(0.47))
+    # Half of what is forecast comes: taken off as far as it is beyond the least tolerance.
+    assert limit(seen(40, 999, [499])) == pytest.approx(999 / 2 * exp(0.47) * exp(0.47))
 
 
 def test_tolerance_of_errors_that_swing() -> None:

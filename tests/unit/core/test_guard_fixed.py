@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -477,3 +478,40 @@ def test_plan_that_is_not_sealed_yet_is_held_against_what_may_be_sealed(
     both = [target(30, 51), target(30, items - 51, name="lines")]
     history = [ran(plan(i, targets=[target(i, 51), target(i, 49, name="lines")])) for i in range(30)]
     assert codes(look(plan(30, digest=digest, targets=both), history, max_sealed=100)) == expected
+
+
+def test_a_share_is_told_of_what_is_new_beside_what_was_left_over() -> None:
+    history = [ran(plan(i, 300, total=1000), deleted=100) for i in range(3)]
+    found = the(look(plan(3, 800, total=1000), history), "SD114")
+    assert (
+        found.message
+        == "events: would delete 600 of 1,000 (60.0% of the table), beside 200 left over; at most 50% passes."
+    )
+    assert found.numbers == {"items": 800, "left_over": 200, "total": 1000, "most": 0.5}
+
+
+def test_a_learned_share_is_told_as_it_is() -> None:
+    found = the(look(plan(30, 100, ageless=130), nightly([100] * 30, ageless=160)), "SD114")
+    assert found.message.endswith("(76.9% of what matches at any age); at most 75% passes.")
+    found = the(look(plan(30, 100, ageless=140), nightly([100] * 30, ageless=175)), "SD114")
+    assert found.message.endswith("(71.4% of what matches at any age); at most 68.57% passes.")
+
+
+@pytest.mark.parametrize("total", [1, 50])
+def test_a_share_above_everything_is_no_more_than_everything(total: int) -> None:
+    # Counted apart, more rows may be found than the table had; and a damaged entry may say anything.
+    history = nightly([100] * 30, ageless=total)
+    assert codes(look(plan(30, 100, ageless=100), history)) == []
+    assert codes(look(plan(30, 100, ageless=99), history)) == ["SD114"]
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Pacific/Chatham", "Australia/Eucla"]
+)
+@pytest.mark.parametrize("month", [1, 7])
+def test_a_day_begins_in_every_zone(zone: str, month: int) -> None:
+    midnight = datetime(2025, month, 5, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    history = [ran(plan(0, 100, cutoff=midnight))]
+    assert "SD111" not in codes(look(plan(0.9, 100, cutoff=midnight), history))
+    assert "SD111" not in codes(look(plan(0.1, 100, cutoff=midnight + DAY), history))
+    assert "SD111" in codes(look(plan(0.1, 100, cutoff=midnight + 2 * DAY), history))

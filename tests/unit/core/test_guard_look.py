@@ -10,6 +10,7 @@ import pytest
 
 from safedelete.core.limits import Guard
 from safedelete.core.plan import AgeProfile, Cascade, PastRun, Unknown
+from safedelete.core.say import sentence
 from tests.unit.core.guard_cases import START, ages, approved, codes, look, measure, nightly, plan, ran, the
 from tests.unit.core.test_guard_exact import spread
 
@@ -58,9 +59,10 @@ def test_what_was_left_over_is_told_and_added_to_what_is_expected_and_to_the_lim
     decision = look(plan(20, 1100), history)
     limit = 500 + 101 * exp(4 * spread(19, 0)) - 1
     found = the(decision, "SD201")
-    assert (found.numbers["left_over"], found.numbers["limit"]) == (500, pytest.approx(limit))
+    assert (found.numbers["left_over"], found.numbers["expected"]) == (500, 600)
+    assert found.numbers["limit"] == pytest.approx(limit)
     assert found.message == (
-        f"events: would delete 1,100 items, of them 500 left over; about 600 expected; limit {limit:,.0f} (spread)."
+        f"events: would delete 1,100 items, of them 500 left over; about 600 expected; limit {int(limit):,} (spread)."
     )
     assert (measure(decision).expected, measure(decision).limit) == (600, pytest.approx(limit))
     assert "left over" not in the(look(plan(30, 1100), USUAL), "SD201").message
@@ -76,6 +78,36 @@ def test_one_row_is_one_too_many_where_no_run_was_before() -> None:
 def test_of_two_equal_limits_the_jobs_own_is_named() -> None:
     found = measure(look(plan(20, 5, total=40), nightly([0] * 20)))
     assert (found.limit, found.rule) == (20, "no usable history")
+
+
+def test_a_limit_is_told_as_the_most_that_passes() -> None:
+    # By the rule 72.8: of whole rows, 72 pass and not 73.
+    history = nightly([43] * 40)
+    limit = measure(look(plan(40, 43), history)).limit or 0.0
+    most = int(limit)
+    assert limit - most > 0.5, "rounded, the limit would be the first number that it refuses"
+    assert approved(look(plan(40, most), history))
+    refused = look(plan(40, most + 1), history)
+    assert the(refused, "SD201").message.endswith(
+        f"would delete {most + 1} items; about 43 expected; limit {most} (floor)."
+    )
+    assert f"limit {most} (floor)" in sentence(measure(refused))
+
+
+def test_the_fewest_that_are_enough_are_told_as_such() -> None:
+    history = nightly([102] * 40)
+    assert codes(look(plan(40, 21), history), "warn") == []
+    assert the(look(plan(40, 20), history), "SD206").message.endswith("and fewer than 21 is far too few.")
+
+
+def test_a_last_run_whose_numbers_cannot_be_true_leaves_the_look_ahead_out() -> None:
+    history = [ran(plan(i, 100, ages=ages(100))) for i in range(30)]
+    assert measure(look(plan(30, 100), history)).rule == "forecast"
+    damaged = [*history, ran(plan(30, 10**18, ages=ages(100)))]
+    # That run took what the one before it saw coming for its night: tonight has a night's worth left.
+    decision = look(plan(31, 100), damaged)
+    assert (measure(decision).forecast, measure(decision).expected) == (None, 100)
+    assert codes(look(plan(31, 250), damaged)) == ["SD201"]
 
 
 # --- forecasts that are believed --------------------------------------------------------------------------------------
@@ -274,6 +306,40 @@ def test_first_portion_takes_all_that_waits_for_a_backlog() -> None:
     assert found.numbers["inflow"] == 0
 
 
+def test_rows_that_came_at_once_are_not_what_arrives_every_night() -> None:
+    tonight = plan(30, 500, eligible=5_100, portion=500)
+    found = the(look(tonight, nightly([100] * 30, portion=500)), "SD306")
+    assert found.message.endswith("a portion of 500 of 5,100, oldest first; about 12 more runs.")
+    assert found.numbers["inflow"] == 100
+    foreseen = [ran(plan(i, 100, ages=ages(100), portion=500)) for i in range(30)]
+    assert the(look(tonight, foreseen), "SD306").numbers["inflow"] == 100
+    first = the(look(plan(0, 500, eligible=5_100, portion=500, ages=ages(100)), ()), "SD306")
+    assert first.numbers["inflow"] == 100
+
+
+def test_fewer_new_rows_than_expected_are_what_arrives() -> None:
+    history = [*nightly([100] * 30, portion=500), ran(plan(30, 500, eligible=5_000, portion=500))]
+    found = the(look(plan(31, 500, eligible=4_540, portion=500), history), "SD306")
+    assert found.numbers["inflow"] == 40
+
+
+@pytest.mark.parametrize("gap", [1, 5])
+@pytest.mark.parametrize(("lines", "expected"), [(300, []), (1200, ["SD204"])])
+def test_what_the_rows_of_a_portion_take_along_does_not_grow_with_the_nights_it_covers(
+    gap: int, lines: int, expected: list[str]
+) -> None:
+    def portion(night: float, rows: int) -> Any:
+        left = 10_000 - 100 * night
+        cascade = (Cascade("lines", "delete", rows),)
+        return plan(night, 100, eligible=left, portion=100, cascades=cascade)
+
+    history = [ran(portion(i, 300)) for i in range(8)]
+    decision = look(portion(7 + gap, lines), history)
+    assert codes(decision) == expected
+    assert measure(decision, "cascade").nights is None
+    assert measure(decision, "cascade").expected == 300
+
+
 # --- objects, bytes and cascades --------------------------------------------------------------------------------------
 
 
@@ -311,6 +377,13 @@ def test_objects_of_portions_teach_nothing() -> None:
     history = [ran(plan(i, 10, eligible=100 - 10 * i, portion=10, objects=20)) for i in range(5)]
     decision = look(plan(5, 50, portion=50, objects=500), history)
     assert "SD202" not in codes(decision)
+
+
+def test_numbers_of_a_finding_are_those_of_its_message() -> None:
+    coming = [ran(plan(i, 100, objects=200, ages=ages([100] * (19 - i) + [1000]))) for i in range(20)]
+    found = the(look(plan(20, 100, objects=20_000), coming), "SD202")
+    assert "about 2,000 expected" in found.message
+    assert found.numbers["expected"] == pytest.approx(2000)
 
 
 def test_message_says_what_would_go_along() -> None:

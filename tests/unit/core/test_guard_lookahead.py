@@ -267,7 +267,7 @@ def test_first_portion_of_a_backlog_waits_for_a_person_and_says_how_long_it_take
     decision = look(tonight, ())
     assert codes(decision) == ["SD205"]
     said = the(decision, "SD306")
-    assert "a portion of 10,000 of 100,000, oldest first; about 9 more runs" in said.message
+    assert "a portion of 10,000 of 100,000, oldest first; about 10 more runs" in said.message
     assert measure(decision).tonight == 100_000
 
 
@@ -325,7 +325,7 @@ def test_objects_of_a_portion_are_bounded_by_the_portion() -> None:
 
 def test_future_days_are_read_off_the_picture_in_proportion() -> None:
     history = [
-        ran(plan(i, 100, ages=ages([240, 120, 0, 0]), cutoff=START + i * DAY - KEEP)) for i in range(5)
+        ran(plan(i, 240, ages=ages([240, 120, 0, 0]), cutoff=START + i * DAY - KEEP)) for i in range(5)
     ]
     assert measure(look(plan(4.25, 60), history)).forecast == 60
     assert measure(look(plan(5.5, 300), history)).forecast == 300

@@ -189,6 +189,13 @@ def test_run_after_a_portion_that_took_the_rest_as_well_is_an_ordinary_one() -> 
     assert [n.partial for n in taught(history)] == [True, False]
 
 
+@pytest.mark.parametrize(("eligible", "cut"), [(10, False), (11, True)])
+def test_rows_that_went_while_they_were_sealed_make_no_portion(eligible: int, cut: bool) -> None:
+    history = [portion(i, eligible - 2, eligible) for i in range(3)]
+    assert [n.partial for n in taught(history)] == [cut] * 3
+    assert taught(history)[0].fresh == (eligible if cut else eligible - 2)
+
+
 def test_blocked_rows_that_were_left_make_no_backlog() -> None:
     history = [ran(plan(0, 20), deleted=10), ran(plan(1, 30), deleted=20)]
     assert [n.partial for n in taught(history)] == [False, False]
@@ -253,11 +260,17 @@ def test_first_run_and_the_first_of_a_definition_cover_an_unknown_time_and_one_d
 
 
 @pytest.mark.parametrize(
-    ("gap", "days"), [(1, [14]), (1.25, [14]), (1.9, [14]), (2, [13, 14]), (3, [12, 13, 14])]
+    ("gap", "days"), [(1, [14]), (1.25, [14]), (1.9, [13, 14]), (2, [13, 14]), (3, [12, 13, 14])]
 )
 def test_nights_that_were_skipped_bring_their_own_days_of_the_month(gap: float, days: list[int]) -> None:
     end = datetime(2026, 1, 15, 3, tzinfo=UTC)
     assert covered(end, before=end - timedelta(days=gap)).days == sum(1 << d for d in days)
+
+
+@pytest.mark.parametrize("seconds", [-30, 0, 30])
+def test_a_start_some_seconds_early_has_skipped_no_less_of_the_month(seconds: int) -> None:
+    end = datetime(2026, 2, 3, 3, tzinfo=UTC) + timedelta(seconds=seconds)
+    assert covered(end, before=datetime(2026, 2, 1, 3, tzinfo=UTC)).days == 1 << 1 | 1 << 2
 
 
 def test_dates_that_moved_by_two_days_in_little_more_than_one_cover_both() -> None:

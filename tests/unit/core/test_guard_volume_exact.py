@@ -189,3 +189,73 @@ def test_sample_counts_once_unless_it_is_said_to_count_twice() -> None:
     history = [Sample(1000, Season(1.0, 0, MIDDLE))] * 25
     history[3] = Sample(4000, Season(1.0, 0, MIDDLE))
     assert held(history).headroom == pytest.approx(floor(25))
+
+
+# --- runs that are not a night apart ----------------------------------------------------------------------------------
+
+
+def every(hours: float, rows: float, runs: int) -> list[Sample]:
+    """Return the runs of a job that finds so many rows every few hours."""
+    return [night(rows, int(i * hours / 24) % 7, elapsed=hours / 24) for i in range(runs)]
+
+
+@pytest.mark.parametrize("hours", [1, 3, 6, 12, 24])
+def test_a_run_is_held_against_the_time_it_covers_however_often_the_job_runs(hours: int) -> None:
+    history = every(hours, 1000, 90)
+    usual = held(history, history[-1].season.weekday, elapsed=hours / 24)
+    assert usual.expected == pytest.approx(1000)
+    assert usual.limit == pytest.approx(1001 * floor(90) - 1, rel=0.01)
+    # After an outage, all that came meanwhile is there at once.
+    late = held(history, history[-1].season.weekday, elapsed=1.0)
+    assert late.expected == pytest.approx(24_000 / hours)
+
+
+def test_a_few_close_runs_make_no_short_nights() -> None:
+    history = [*[night(1000, elapsed=1.0)] * 2, *[night(10, elapsed=0.01)] * 2]
+    assert held([night(10, elapsed=0.01)] * 2, elapsed=1.0).expected == pytest.approx(40)
+    assert held([night(10, elapsed=0.01)] * 3, elapsed=1.0).expected == pytest.approx(1000)
+    assert held(history, elapsed=0.01).expected == pytest.approx((1000 + 40) / 2 * 0.25)
+    assert held([night(10, elapsed=0.0)] * 5, elapsed=0.0).expected == pytest.approx(10)
+
+
+@pytest.mark.parametrize("rows", [124, 125])
+def test_a_quiet_run_is_one_that_brought_less_than_half_of_what_its_time_brings(rows: int) -> None:
+    history = [*every(6, 250, 40), night(rows, every(6, 250, 40)[-1].season.weekday, elapsed=0.25)]
+    found = held(history, history[-1].season.weekday, elapsed=0.25)
+    assert (found.rule == "after a quiet night") is (rows < 125)
+    if rows < 125:
+        assert found.limit == pytest.approx(500 * found.headroom - rows)
+
+
+def test_a_second_start_within_minutes_is_no_night_to_catch_up_on() -> None:
+    found = held([*[USUAL] * 20, night(0, elapsed=0.01)])
+    assert (found.rule, found.limit) == ("after a quiet night", pytest.approx(1250 * found.headroom))
+
+
+def test_a_part_of_a_peak_day_may_take_its_part_of_the_peak() -> None:
+    history = [USUAL] * 40
+    history[10] = night(5000, days=1 << 20)
+    whole = held(history, days=1 << 20)
+    assert (whole.rule, whole.limit) == ("day of month", pytest.approx(10_000))
+    assert held(history, days=1 << 20, elapsed=0.5).limit == pytest.approx(5_000)
+    assert held(history, days=1 << 20, elapsed=1.4).limit == pytest.approx(10_000)
+
+
+@pytest.mark.parametrize(("elapsed", "low"), [(0.01, 0), (0.49, 0), (0.5, 100), (1.0, 200), (None, 0)])
+def test_too_few_is_said_only_of_half_the_usual_time_and_more(elapsed: float | None, low: float) -> None:
+    assert held([USUAL] * 20, elapsed=elapsed).low == pytest.approx(low)
+
+
+def test_a_weekly_job_that_is_started_again_the_day_after_may_find_nothing() -> None:
+    weekly = [night(7000, elapsed=7.0)] * 20
+    assert held(weekly, elapsed=7.0).low == pytest.approx(1400)
+    assert held(weekly, elapsed=1.0).low == 0
+
+
+def test_a_second_start_that_found_nothing_is_no_empty_night() -> None:
+    again = night(0, elapsed=0.01)
+    assert held([*[USUAL] * 20, again, USUAL]).low == pytest.approx(200)
+    thin = [night(1000, i % 7) for i in range(14)]
+    assert held([*thin, again]).low == pytest.approx(200)
+    assert held([*thin, night(0, elapsed=0.5)]).low == 0
+    assert held([*thin, night(0, elapsed=None)]).low == 0

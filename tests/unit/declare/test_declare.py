@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import (
@@ -622,6 +623,39 @@ def test_a_cutoff_takes_the_shape_of_its_column(column: Any, options: dict[str, 
     at = datetime(2026, 3, 29, 23, 30, tzinfo=UTC)
     target = Rows(Upload, older_than(column, days=1, **options))
     assert list(resolve(target.age_tests, at).values()) == [cutoff]
+
+
+@pytest.mark.parametrize(
+    ("options", "at", "cutoff"),
+    [
+        ({}, "2026-03-29T23:30", "2026-03-28T00:00"),
+        ({}, "2026-03-29T00:00", "2026-03-28T00:00"),
+        ({"tz": "Europe/Berlin"}, "2026-03-29T23:30", "2026-03-28T23:00"),
+        ({"tz": "Europe/Berlin"}, "2026-03-31T03:15", "2026-03-29T22:00"),
+        ({"tz": "Asia/Kolkata"}, "2026-03-29T20:00", "2026-03-28T18:30"),
+        # On the day that summer time begins in Beirut, there is no midnight.
+        ({"tz": "Asia/Beirut"}, "2026-03-30T03:15", "2026-03-28T22:00"),
+    ],
+)
+def test_the_cutoff_of_a_date_column_is_the_midnight_that_its_first_day_to_stay_begins_with(
+    options: dict[str, Any], at: str, cutoff: str
+) -> None:
+    target = Rows(Upload, older_than(Upload.day, days=1, **options))
+    (test,) = target.age_tests
+    as_of = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    assert test.cutoff.instant(as_of) == datetime.fromisoformat(cutoff).replace(tzinfo=UTC)
+    kept = (as_of - timedelta(days=1)).astimezone(ZoneInfo(options.get("tz", "UTC"))).date()
+    assert test.cutoff.value(as_of) == kept
+    for days in (-400, -1, 0, 1, 2, 60, 400):
+        assert test.cutoff.later(as_of, days) == kept + timedelta(days=days)
+
+
+def test_days_after_a_cutoff_are_days_of_24_hours_where_a_column_holds_times() -> None:
+    target = Rows(Upload, older_than(Upload.expires_at, days=1, tz="Europe/Berlin"))
+    (test,) = target.age_tests
+    as_of = datetime(2026, 3, 29, 23, 30, tzinfo=UTC)
+    assert test.cutoff.later(as_of, 0) == datetime(2026, 3, 29, 0, 30)
+    assert test.cutoff.later(as_of, 1) == datetime(2026, 3, 30, 1, 30)
 
 
 def test_a_password_in_a_bad_database_url_is_not_repeated() -> None:

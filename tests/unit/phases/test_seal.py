@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from safedelete.core.item import ObjectRef
 from safedelete.core.limits import Guard
 from safedelete.core.run import RunState
 from safedelete.core.seal import digest
@@ -95,6 +97,22 @@ def test_exactly_max_sealed_passes() -> None:
     world = World(expired=5)
     with batches_of(2):
         assert world.process(max_sealed=5).run().exit_code is ExitCode.DONE
+
+
+def test_an_object_that_several_sealed_rows_name_is_weighed_once() -> None:
+    world = World(expired=0, shares=True)
+    world.objects.put(BUCKET, "shared.jpg")
+    for number in range(3):
+        row = world.add(number, objects=())
+        world.table.put(replace(row, objects=(ObjectRef(BUCKET, "shared.jpg", size=400),)))
+    saved = purge.save(world.process(guard=Guard(max_bytes=1_000)).ctx)
+    assert saved.plan is not None
+    assert (saved.plan.targets[0].items, saved.plan.targets[0].objects, saved.plan.targets[0].bytes) == (
+        3,
+        1,
+        400,
+    )
+    assert saved.exit_code is ExitCode.DONE
 
 
 def test_what_was_sealed_is_decided_again() -> None:

@@ -14,6 +14,7 @@ from safedelete.core.limits import Guard
 from safedelete.core.plan import Plan, TargetPlan, Unknown
 from safedelete.core.run import RunState
 from safedelete.errors import (
+    ConfigError,
     ExitCode,
     LedgerError,
     LockHeldError,
@@ -210,6 +211,15 @@ def test_an_approval_that_would_have_ended_is_no_approval(expires_in: timedelta)
     run = refused(world)
     with pytest.raises(StalePlanError):
         accept(world, run, expires_in=expires_in)
+    assert world.ledger.approval(run) is None
+
+
+@pytest.mark.parametrize("reason", ["", " \n"])
+def test_an_approval_has_a_reason(reason: str) -> None:
+    world = World(expired=3)
+    run = refused(world)
+    with pytest.raises(ConfigError, match="reason is empty"):
+        approve(world.ledger, world.clock, run, reason=reason, who="ann")
     assert world.ledger.approval(run) is None
 
 

@@ -126,6 +126,15 @@ def test_a_run_that_does_not_fit_any_more_is_abandoned(changed: dict[str, Any], 
     assert world.total(run).total == 3
 
 
+def test_the_reason_names_what_refuses_and_not_what_only_warns() -> None:
+    world = World(expired=3)
+    run = in_doubt(world)
+    with suppress(RefusedError):
+        world.process("host:2", guard=Guard(max_items=1)).run()
+    assert "SD206" in {f.code for f in world.process().ctx.decide(world.ledger.record(run).plan).findings}  # type: ignore[arg-type]
+    assert world.ledger.record(run).reason == "the limits refuse it now: SD101"
+
+
 def test_a_run_begun_while_the_clock_was_ahead_is_abandoned_once_it_is_right() -> None:
     world = World(expired=3)
     world.clock.shift(timedelta(days=2))

@@ -6,7 +6,7 @@ alone counts milliseconds, by the database's own clock.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import LONGBLOB, LONGTEXT
@@ -19,14 +19,20 @@ metadata: Final = MetaData()
 _TEXT: Final = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 _BLOB: Final = LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
 
+_OF_OUR_OWN: Final[dict[str, Any]] = {
+    f"{server}_{option}": value
+    for server in ("mysql", "mariadb")
+    for option, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
+}
+"""Whatever the server's or the database's default: tables with transactions, and texts in any language."""
+
 meta: Final = Table(
     "safedelete_meta",
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", _TEXT, nullable=False),
     comment="safedelete: version of these tables, and the environment, databases and buckets they are bound to",
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **_OF_OUR_OWN,
 )
 
 run: Final = Table(
@@ -50,8 +56,7 @@ run: Final = Table(
     Column("task", _TEXT),
     Index("safedelete_run_by_job", "job", "started_at"),
     comment="safedelete: one row a run, with its plan, decision and outcome sums",
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **_OF_OUR_OWN,
 )
 
 batch: Final = Table(
@@ -68,8 +73,7 @@ batch: Final = Table(
     Column("outcomes", _TEXT),
     Column("pending", _TEXT),
     comment="safedelete: sealed keys, a batch a row, and every outcome other than deleted",
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **_OF_OUR_OWN,
 )
 
 approval: Final = Table(
@@ -84,8 +88,7 @@ approval: Final = Table(
     Column("expires_at", String(32), nullable=False),
     Column("teaches", Integer, nullable=False),
     comment="safedelete: one-time approvals of refused plans; grant writing to approvers only",
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **_OF_OUR_OWN,
 )
 
 notice: Final = Table(
@@ -99,6 +102,5 @@ notice: Final = Table(
     Column("ended_at", String(32)),
     Column("ended_by", String(255)),
     comment="safedelete: jobs that were declared or paused, runs that shall end; a run itself only reads it",
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **_OF_OUR_OWN,
 )

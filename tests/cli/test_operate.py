@@ -212,8 +212,9 @@ def backup(run):
     run.exec(["sh", "-c", "exit {status}"])
 """,
     )
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run(
-        ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", sys.executable, "-m", "safedelete", "run", str(path)],
+        [sys.executable, "-c", ignoring, sys.executable, "-m", "safedelete", "run", str(path)],
         cwd=world.folder,
         env=world.env(),
         capture_output=True,

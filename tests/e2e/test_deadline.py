@@ -160,6 +160,7 @@ def test_a_job_whose_log_nobody_reads_any_more_is_ended_too(world: World) -> Non
     began = time.monotonic()
     assert process.wait(TIMEOUT + GRACE + START) == 4
     assert time.monotonic() - began < TIMEOUT + GRACE + 1
+    process.communicate()
     record = last_run(world, jobs)
     assert (record["state"], record["exit_code"]) == ("interrupted", 4)
 

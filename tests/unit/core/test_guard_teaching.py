@@ -13,6 +13,7 @@ from safedelete.core.baseline import (
     WINDOW,
     Night,
     Season,
+    cut_short,
     known,
     left_behind,
     month_bits,
@@ -187,6 +188,11 @@ def test_run_that_ends_a_backlog_says_as_little_as_its_portions() -> None:
 def test_run_after_a_portion_that_took_the_rest_as_well_is_an_ordinary_one() -> None:
     history = [portion(0, 10, 20, deleted=20), portion(1, 3, 3, deleted=3)]
     assert [n.partial for n in taught(history)] == [True, False]
+
+
+def test_what_could_not_be_counted_is_no_portion() -> None:
+    lost = plan(0, Unknown("lost"), eligible=500, portion=10)
+    assert not cut_short(lost, lost.targets[0])
 
 
 @pytest.mark.parametrize(("eligible", "cut"), [(10, False), (11, True)])

@@ -163,7 +163,7 @@ def _errors(same: Sequence[Night]) -> list[float]:
     found: list[float] = []
     for before, night in pairwise(same[-ERRORS - 1 :]):
         start, end = before.target.cutoff, night.target.cutoff
-        if not night.weight or night.season.elapsed is None or start is None or end is None:
+        if night.season.elapsed is None or start is None or end is None:
             continue
         forecast = _by(before, start, end)
         if forecast is not None and max(forecast, night.fresh) >= NEVER_BEFORE:

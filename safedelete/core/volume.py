@@ -358,11 +358,7 @@ def _too_few(
     if tonight.elapsed is None or tonight.elapsed < least:
         return 0.0
     history = [s for s in history if s.season.elapsed is None or s.season.elapsed >= least]
-    same = [
-        s.value
-        for s in history
-        if levels.weekly and s.season.weekday == tonight.weekday and s.season.elapsed is not None
-    ][-SAME_WEEKDAY:]
+    same = [s.value for s in history if s.season.weekday == tonight.weekday][-SAME_WEEKDAY:]
     if len(same) < FEW_WEEKDAYS:
         same = [s.value for s in history[-FEW_BACK:]] if len(history) >= FEW_RUNS else []
     if not same or min(same) <= 0 or expected < NEVER_BEFORE:

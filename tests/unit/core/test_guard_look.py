@@ -273,6 +273,11 @@ def test_one_offs_are_no_creep() -> None:
     assert "SD302" not in codes(look(plan(90, 100), nightly([100] * 90, first=-14) + once), "warn")
 
 
+def test_portions_are_no_creep() -> None:
+    drained = [ran(plan(76 + i, 900, eligible=90_000, portion=900)) for i in range(14)]
+    assert "SD302" not in codes(look(plan(90, 100), nightly([100] * 90, first=-14) + drained), "warn")
+
+
 @pytest.mark.parametrize(
     ("every", "gap", "told"), [(1, 7.0, False), (1, 7.1, True), (3, 9.0, False), (3, 9.1, True)]
 )

@@ -47,6 +47,13 @@ def test_double_of_what_was_forecast_refuses_though_the_volume_rule_would_pass_i
     assert approved(look(plan(43, 200), without))
 
 
+def test_a_last_run_that_did_not_say_its_cutoff_foresees_nothing() -> None:
+    history = foreseen([100] * 21)
+    history[-1] = ran(plan(20, 100, ages=ages(100), cutoff=None))
+    decision = look(plan(21, 100), history)
+    assert measure(decision).forecast is None
+
+
 def test_tolerance_is_learned_from_the_jobs_own_errors() -> None:
     wrong = [ran(plan(i, 1000 if i % 2 else 1700, ages=ages(1300))) for i in range(30)]
     right = [ran(plan(i, 1300, ages=ages(1300))) for i in range(30)]

@@ -92,6 +92,11 @@ def test_month_edges_give_room_to_month_edges_alone() -> None:
         assert held(history, days=edge).headroom == pytest.approx((4001 / 1001) ** 1.65)
 
 
+def test_month_edges_give_no_room_in_a_jobs_first_week() -> None:
+    history = [night(4000, day, days=LAST) for day in (0, 1)] + [night(1000, day) for day in (2, 3, 4, 5)]
+    assert held(history, 6).headroom == pytest.approx(floor(6, 4))
+
+
 def test_last_days_of_a_month_give_room_to_the_first_ones_until_they_are_known_as_peaks() -> None:
     history = [USUAL] * 10 + [night(4000, days=LAST)] * 2 + [USUAL] * 15
     assert held(history, days=FIRST).headroom == pytest.approx((4001 / 1001) ** 1.65)

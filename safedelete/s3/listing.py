@@ -177,15 +177,16 @@ def by_key(pages: Iterator[list[ListedVersion]]) -> Iterator[list[ListedVersion]
         here: dict[str, list[ListedVersion]] = {}
         for entry in page:
             here.setdefault(entry.key, []).append(entry)
-        for key in [k for k in open_keys if k not in here]:
-            yield _oldest_first(open_keys.pop(key))
         # In key order, so that what is planned comes out in the order of the listing.
         for key in sorted(here, key=_utf8):
             open_keys.setdefault(key, []).extend(here[key])
         # Each of the two lists may end within a key. Which key that is the lists say themselves: not every store lists in
         # byte order, and half a key would look older than it is, and its current version could go before the others.
-        ends = {entry.marker: entry.key for entry in page}
-        for key in [k for k in open_keys if k not in ends.values()]:
+        ends = {entry.marker: entry.key for entry in page}.values()
+        # Those behind one that may go on wait for it, a page at most: whoever compares the listing needs its order.
+        for key in list(open_keys):
+            if key in ends:
+                break
             yield _oldest_first(open_keys.pop(key))
     for versions in open_keys.values():
         yield _oldest_first(versions)

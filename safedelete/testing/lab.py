@@ -43,7 +43,7 @@ from safedelete.runner.report import Report
 from safedelete.sql.engine import Database
 from safedelete.testing.memory.clock import START
 from safedelete.testing.mortal import Mortal
-from safedelete.testing.scratch import make_tables, metadata_of, versioned
+from safedelete.testing.scratch import by_column, make_tables, metadata_of, versioned
 from safedelete.testing.strict_s3 import StrictS3
 from safedelete.wiring.connect import buckets_of, context_of
 from safedelete.wiring.settings import Settings, SystemClock
@@ -221,13 +221,14 @@ class Lab(Mortal):
             values: By column name.
         """
         table: Table = entity if isinstance(entity, Table) else entity.__table__
-        self.tell(insert(table).values(values))
+        self.tell(insert(table).values(by_column(table, values)))
 
     def rows(self, entity: Any) -> list[Mapping[str, Any]]:
         """Return a table's rows, ordered by primary key."""
         table: Table = entity if isinstance(entity, Table) else entity.__table__
         found = self.ask(select(table).order_by(*table.primary_key.columns), {})
-        return [dict(row._mapping) for row in found]  # noqa: SLF001  # SQLAlchemy's public name for it
+        names = [column.name for column in table.columns]
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def ask(self, statement: Select[Any], values: Mapping[str, Any]) -> Sequence[Any]:
         """Return a SELECT's rows, whether the process is dead or not. Reads only."""

@@ -22,6 +22,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "denied": "A row stays while the store refuses to delete an object of it.",
     "objects-first": "No row goes before its objects.",
     "shared": "An object stays while a row that stays names it.",
+    "recoverable": "What is to be hidden in a versioned bucket keeps every version.",
     "cascade": "Rows of other tables go only where the test says that they may.",
     "runs": "The purge runs: nothing refuses it that no person may accept.",
     "converges": "The run after a crash, or after a denial was lifted, finishes what is due.",
@@ -84,6 +85,12 @@ class Night:
             yield from self._row(row)
         for place in sorted(self.lost):
             yield from self._object(place)
+        for place, ids in sorted(self.before.hidden.items()):
+            lost = set(ids) - set(self.after.hidden.get(place, ()))
+            if lost:
+                what = f"{len(lost)} of the {len(ids)} version(s) of {_at(place)} went for good, and it was only to be hidden"
+                owners = frozenset(self.before.namers(place))
+                yield Broken("recoverable", what, owners, frozenset({place}))
         for place in sorted(self.scene.overwritten & self.lost):
             yield Broken(
                 "changed",

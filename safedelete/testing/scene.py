@@ -12,10 +12,11 @@ from sqlalchemy import ColumnElement, MetaData, Table, select, update
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from safedelete.declare import Purge, Rows, S3Orphans, S3Prefix
+from safedelete.declare.targets import Mode
 from safedelete.declare.time import resolve
 from safedelete.errors import ConfigError
 from safedelete.testing.lab import Lab
-from safedelete.testing.scratch import metadata_of
+from safedelete.testing.scratch import by_column, metadata_of
 from safedelete.testing.strict_s3 import Kept
 
 ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -76,7 +77,7 @@ class Scene:
         now: The instant of the run, aware.
         rows: Parents before children.
         objects: Further objects.
-        denied: Rows whose objects the store refuses to delete, in the first night.
+        denied: Rows of which the store refuses to delete an object, in the first night.
         changes: New values of rows, written between plan and execution of the first night.
         overwritten: Objects that are written anew in between.
     """
@@ -130,7 +131,7 @@ class Scene:
             values = ", ".join(f"{name}={value!r}" for name, value in row.values.items())
             lines.append(f"{row.table.fullname}({values})")
         lines += [f"s3://{o.bucket}/{o.key!r}, written {o.modified.isoformat()}" for o in self.objects]
-        lines += [f"denied: the objects of {said(name)}" for name in sorted(self.denied, key=repr)]
+        lines += [f"denied: an object of {said(name)}" for name in sorted(self.denied, key=repr)]
         lines += [
             f"changed after the plan: {said(name)} to {values!r}" for name, values in self.changes.items()
         ]
@@ -165,6 +166,12 @@ class Subject:
     def listed(self) -> tuple[S3Prefix | S3Orphans, ...]:
         """The purge's targets that are found by listing."""
         return tuple(target for target in self.purge.targets if not isinstance(target, Rows))
+
+    @cached_property
+    def modes(self) -> Mapping[str, Mode]:
+        """What the purge does in each bucket that keeps versions."""
+        places = [*self.listed, *(keys for rows in self.rows for keys in rows.owns)]
+        return {place.bucket: place.mode for place in places if place.mode is not None}
 
     @cached_property
     def namings(self) -> tuple[Naming, ...]:
@@ -203,15 +210,18 @@ class Snapshot:
 
     Attributes:
         rows: Every row by name.
-        objects: Every object, with its ETag, date, size and class; of a versioned bucket the current versions alone.
+        objects: Every object, with its ETag, date, size and class. Where the purge removes all versions of an object, it is
+            there until the last of them is gone; elsewhere the current version alone counts.
         named: The objects each row names, whether they are there or not; of those below a prefix the ones that are.
         below: The prefixes that each row owns, with their slash.
+        hidden: Where the purge hides what is current, the versions and markers of each object.
     """
 
     rows: Mapping[RowName, Mapping[str, Any]]
     objects: Mapping[Place, Kept]
     named: Mapping[RowName, frozenset[Place]]
     below: Mapping[RowName, frozenset[Place]] = field(default_factory=dict)
+    hidden: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
 
     def namers(self, place: Place) -> Iterator[RowName]:
         """Yield the rows that name an object, or a prefix that it lies below, whether it is there or not."""
@@ -239,11 +249,17 @@ def fill(lab: Lab, subject: Subject, scene: Scene) -> None:
                 hint="Say what may stand in the column: columns={Model.column: strategy}.",
             ) from error
     for naming in subject.namings:
-        for bucket, key in _named(lab, naming).values():
+        for bucket, key in dict.fromkeys(_named(lab, naming).values()):
             # As old as can be, so that no sweep spares one for its age alone.
             named = f"{key.rstrip('/')}/in it" if naming.whole_prefix else key
-            lab.store.put(bucket, named, b"x", modified=ANCIENT)
+            _put(lab, subject, Stored(bucket, named, ANCIENT))
     for stored in scene.objects:
+        _put(lab, subject, stored)
+
+
+def _put(lab: Lab, subject: Subject, stored: Stored) -> None:
+    """Store an object; where the purge has to do with versions, with an earlier one beneath."""
+    for _ in range(1 if subject.modes.get(stored.bucket) is None else 2):
         lab.store.put(
             stored.bucket,
             stored.key,
@@ -260,7 +276,9 @@ def look(lab: Lab, subject: Subject) -> Snapshot:
     for table in subject.tables:
         for values in lab.rows(table):
             rows[table.fullname, tuple(values[c.name] for c in table.primary_key.columns)] = values
-    objects = lab.store.contents()
+    modes = subject.modes
+    objects = lab.store.contents(hidden=[bucket for bucket, mode in modes.items() if mode == "purge"])
+    hidden = {place: ids for place, ids in lab.store.history().items() if modes.get(place[0]) == "marker"}
     named: dict[RowName, set[Place]] = {}
     prefixes: dict[RowName, set[Place]] = {}
     for naming in subject.namings:
@@ -273,7 +291,8 @@ def look(lab: Lab, subject: Subject) -> Snapshot:
             named.setdefault(row, set()).update(
                 p for p in objects if p[0] == bucket and p[1].startswith(below)
             )
-    return Snapshot(rows, objects, *({r: frozenset(p) for r, p in d.items()} for d in (named, prefixes)))
+    names, below_of = ({row: frozenset(found) for row, found in d.items()} for d in (named, prefixes))
+    return Snapshot(rows, objects, names, below_of, hidden)
 
 
 def due(lab: Lab, rows: Rows) -> frozenset[RowName]:
@@ -289,7 +308,7 @@ def change(lab: Lab, subject: Subject, scene: Scene) -> None:
     for (name, pk), values in scene.changes.items():
         table = tables[name]
         chosen = [c == part for c, part in zip(table.primary_key.columns, pk, strict=True)]
-        lab.tell(update(table).where(*chosen).values(values))
+        lab.tell(update(table).where(*chosen).values(by_column(table, values)))
         for naming in subject.namings:
             place = _named(lab, naming).get((name, pk))
             if naming.table is table and place is not None and place not in lab.store.contents():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Column, Engine, MetaData, Table, select
@@ -35,6 +35,12 @@ def make_tables(engine: Engine, every: Iterable[MetaData]) -> None:
                 for column in (c for table in metadata.sorted_tables for c in table.columns):
                     if column.identity is not None and column.identity.always:
                         connection.execute(_TakesNumbers(column))
+
+
+def by_column(table: Table, values: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return values that are given by the columns' names as a statement takes them: a column may have a key beside its name."""
+    columns = {column.name: column for column in table.columns}
+    return {columns.get(name, name): value for name, value in values.items()}
 
 
 def metadata_of(purges: Sequence[Purge], given: MetaData | Sequence[MetaData] | None) -> tuple[MetaData, ...]:

@@ -283,12 +283,22 @@ class _Maker:
         unique = is_unique(column) or column in self._numbered
         # Five in turn, so that already the plainest scene has rows that share: due ones with ones that are not, and a row of
         # another table with one that is due.
-        place = number % 5 if column.table in self._targets else (number - 1) % 5
+        # Of a row's several columns none begins as another does: it owns as many objects.
+        mine = [c for c in column.table.columns if c in self._keys]
+        place = (number + mine.index(column) - (column.table not in self._targets)) % 5
         texts = [
             key_below(beneath, f"{number}-{odd}" if unique else odd) for odd in (*ODD[place:], *ODD[:place])
         ]
+        longer = self._longer(column) if unique and number % 3 == 0 else None
+        if longer is not None and len(longer) <= most:
+            texts = [longer]
         chosen = st.sampled_from([text[:most] for text in texts])
         return st.one_of(chosen, st.none()) if column.nullable else chosen
+
+    def _longer(self, column: Column[Any]) -> str | None:
+        """Return an earlier row's key and a little more: who deletes whatever begins with a key takes that, too."""
+        earlier = self._made[column.table][-2:-1]
+        return f"{earlier[0][column.name]}2" if earlier and earlier[0][column.name] else None
 
     def _referred(self, table: Table, key: ForeignKeyConstraint, number: int) -> dict[str, Any] | None:
         pairs = [(element.parent, element.column) for element in key.elements]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from safedelete.testing.servers.faults import Answer, Request
 from safedelete.testing.servers.identity import ADMIN, Identity, s3_client
 from safedelete.testing.servers.script import Scripted
 from safedelete.testing.servers.stub_http import parse
+from safedelete.testing.strict_listing import MOST_LISTED, VersionListings
 from safedelete.testing.strict_rules import ACCOUNT, delete_many, delete_one, error, refused
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ _ANSWERED: Final = f"{ENDPOINT}/answered"
 
 _started: Final[list[StrictS3]] = []
 """Those that are started; the last one answers, also for the clients of the others."""
+
+_MAX_KEYS: Final = re.compile(r"\bmax-keys=(\d+)\b")
+"""moto gives a page of any size."""
 
 _WRITES: Final = ("PutObject", "CompleteMultipartUpload", "Unknown")
 
@@ -92,6 +97,7 @@ class StrictS3(Scripted):
         self._sleep = sleep or time.sleep
         self._now = now
         self._denied: set[tuple[str, str]] = set()
+        self._listings = VersionListings()
         self._waiting = threading.local()
         self._mock: Any = None
         self._spec: tuple[Any, ...] | None = None
@@ -205,15 +211,35 @@ class StrictS3(Scripted):
         kept = self._backend().buckets[bucket].keys if bucket in self._backend().buckets else {}
         return {key for key in list(kept) if hasattr(kept.get(key), "etag")}
 
-    def contents(self) -> dict[tuple[str, str], Kept]:
-        """Return every object of every bucket, by bucket and key: current versions, delete markers not counted."""
+    def contents(self, *, hidden: Collection[str] = ()) -> dict[tuple[str, str], Kept]:
+        """Return every object of every bucket, by bucket and key: current versions, delete markers not counted.
+
+        Args:
+            hidden: Buckets of which a key counts as long as any version or marker of it is there; it is as old as the newest.
+        """
         found: dict[tuple[str, str], Kept] = {}
         for name, bucket in self._backend().buckets.items():
-            for key in self.keys(name):
-                kept = bucket.keys[key]
-                dated = kept.last_modified.replace(tzinfo=UTC)
-                found[name, key] = Kept(str(kept.etag), dated, kept.size, kept.storage_class)
+            for key, versions in list(bucket.keys.iterlists()):
+                data = [version for version in versions if hasattr(version, "etag")]
+                if versions and (hasattr(versions[-1], "etag") or name in hidden):
+                    dated = versions[-1].last_modified.replace(tzinfo=UTC)
+                    kept = data[-1] if data else None
+                    found[name, key] = (
+                        Kept("", dated)
+                        if kept is None
+                        else Kept(str(kept.etag), dated, kept.size, kept.storage_class)
+                    )
         return found
+
+    def history(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return the ids of every version and marker of each key of the buckets that keep versions, oldest first."""
+        return {
+            (name, key): tuple(str(version.version_id) for version in versions)
+            for name, bucket in self._backend().buckets.items()
+            if bucket.is_versioned
+            for key, versions in list(bucket.keys.iterlists())
+            if versions
+        }
 
     def versions(self, bucket: str, key: str) -> int:
         """Return how many versions and markers a key has."""
@@ -283,6 +309,8 @@ class StrictS3(Scripted):
         if request.bucket and request.bucket not in self._backend().buckets:
             if request.operation in ("DeleteObject", "DeleteObjects"):
                 return error(404, "NoSuchBucket")
+        elif request.operation == "ListObjectVersions":
+            return self._listings.answer(self._backend().buckets[request.bucket], request)
         elif request.operation == "DeleteObjects":
             return delete_many(self._backend(), request, refuse, self._denies, self._hidden)
         elif request.method == "DELETE" and request.key and _about_the_object(request):
@@ -298,7 +326,9 @@ class StrictS3(Scripted):
         from moto.core.models import botocore_stubber
 
         sent = self._waiting.request
-        query = urlsplit(sent.url).query
+        query = _MAX_KEYS.sub(
+            lambda asked: f"max-keys={min(int(asked[1]), MOST_LISTED)}", urlsplit(sent.url).query
+        )
         url = f"https://s3.amazonaws.com{request.path}" + (f"?{query}" if query else "")
         found = botocore_stubber.process_request(
             AWSPreparedRequest(request.method, url, sent.headers, sent.body, sent.stream_output)
@@ -322,11 +352,7 @@ class StrictS3(Scripted):
         written = self._backend().buckets[bucket].keys.getlist(key, [])
         if instant is None or not written:
             return
-        moment = instant.astimezone(UTC).replace(tzinfo=None)
-        # moto lists by date, and calls the oldest of one date the latest. No answer tells as little as this apart.
-        while any(earlier.last_modified == moment for earlier in written[:-1]):
-            moment += timedelta(microseconds=1)
-        written[-1].last_modified = moment
+        written[-1].last_modified = instant.astimezone(UTC).replace(tzinfo=None)
 
     def _backend(self) -> Any:
         from moto.s3.models import s3_backends

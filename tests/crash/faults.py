@@ -18,11 +18,17 @@ from safedelete.locks import lease
 from safedelete.testing.servers.faults import refusing
 from tests.crash.matrix import Case, Start
 from tests.crash.promises import lost_versions
-from tests.crash.world import Lab, Place, Stores, named_items
+from tests.crash.world import Lab, Place, Stores, named_items, places
 from tests.servers.proxy import Mode, Proxy
 
 TWO = Start("rows and two objects each")
-STRUCK = (TWO, Start("versioned objects"), Start("versioned prefix"))
+STRUCK = (
+    TWO,
+    Start("versioned objects"),
+    Start("versioned prefix"),
+    Start("versioned folders"),
+    Start("versioned orphans"),
+)
 """What is struck; each has a definition that is the same but for a deadline of seconds."""
 
 ENDS = {0, 3, 4, 6, 7, 8, 9}
@@ -85,7 +91,7 @@ class Wired(Lab):
         with self.ledger.connect() as connection:
             query = select(batch.c.data, batch.c.sha256).where(batch.c.state == BatchState.IN_DOUBT.value)
             found = [decode(*row) for row in connection.execute(query)]
-        return frozenset(place for items in found for _, named, _ in named_items(items) for place in named)
+        return places(ref for items in found for _, refs in named_items(items) for ref in refs)
 
     def move_clock(self, seconds: float) -> bool:
         """Set the run's wall clock forward or back."""

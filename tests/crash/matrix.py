@@ -10,10 +10,12 @@ from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from safedelete import Rows, S3Orphans, S3Prefix
 from tests.crash import promises
+from tests.crash.evidence import Told, hold
 from tests.crash.nursery import KILLED
 from tests.crash.promises import Names
-from tests.crash.purges import LIMIT, VERSIONED
+from tests.crash.purges import LIMIT, mode_of, target_of
 from tests.crash.world import Lab, LedgerRun, Stores, Written
 
 WORKERS = 2
@@ -55,6 +57,10 @@ class Start(NamedTuple):
     role: str | None = None
     locked: int | None = None
 
+    def __str__(self) -> str:
+        role = f", as {self.role}" if self.role else ""
+        return f"{self.purge}{role}{f', row {self.locked} locked' if self.locked else ''}"
+
 
 class Change(NamedTuple):
     """What is not any more as the dead run had it.
@@ -71,12 +77,19 @@ class Change(NamedTuple):
     access_key: str = "runner"
     role: str | None = None
 
+    def __str__(self) -> str:
+        role = f", as {self.role}" if self.role else ""
+        key = f", by {self.access_key}" if self.access_key != "runner" else ""
+        return f"{self.purge}{role}{key}{f', {self.environment}' if self.environment != 'matrix' else ''}"
+
 
 def recorded(lab: Lab, start: Start) -> list[Boundary]:
-    """Run a purge to its end and return every boundary it passed."""
-    lab.seed()
-    with lab.locked(start.locked):
-        return _passed(lab, Change(start.purge, role=start.role))
+    """Run a purge to its end and return every boundary it passed; in each lab once, since a look at each takes its time."""
+    if start not in lab.recorded:
+        lab.seed()
+        with lab.locked(start.locked):
+            lab.recorded[start] = _passed(lab, Change(start.purge, role=start.role))
+    return list(lab.recorded[start])
 
 
 def listed(lab: Lab, start: Start) -> list[Boundary]:
@@ -100,7 +113,7 @@ def _passed(lab: Lab, change: Change) -> list[Boundary]:
     with lab.camera() as picture:
 
         def at_each(label: str) -> None:
-            passed.append(Boundary(len(passed), label, picture()))
+            passed.append(Boundary(len(passed), label, picture(label)))
 
         lab.run(
             change.purge,
@@ -203,8 +216,12 @@ def survive(
 ) -> None:
     """Try some of the boundaries that a run passed, say what was seen, and let nothing be broken."""
     seen = tried(labs, points, trial)
-    say(f"{what}: {len(passed):,} boundaries, {len(pictures(passed))} ways to be dead; {seen}")
+    say(
+        f"{labs[0].where} | {what}: {len(passed):,} boundaries, {len(pictures(passed))} ways to be dead; {seen}"
+    )
     assert not seen.broken, "\n".join(seen.broken)
+    if not EVERY_BOUNDARY:
+        hold(labs[0].where, what, Told(len(passed), len(points)))
 
 
 def die_write_resume(lab: Lab, start: Start, point: Boundary) -> Case:
@@ -257,8 +274,8 @@ class Case:
         self.ends: list[int] = []
         """Exit codes of those that were left alone."""
         self._names = Names.of(start.purge)
-        self._hides = start.purge == "hidden objects"
-        self._objects_alone = start.purge in ("prefix", "orphans", "versioned prefix")
+        self._hides = mode_of(start.purge) == "marker"
+        self._objects_alone = not isinstance(target_of(start.purge), Rows)
         self._written: list[Written] = []
         self._told: set[str] = set()
         """Runs that a process has ended other than with 0 after."""
@@ -353,15 +370,15 @@ class Case:
         self._must(step, promises.nothing_old_came_back(before, self._now))
         if self._hides:
             self._must(step, promises.nothing_is_gone_for_good(before, self._now))
-        if self.change.purge == "versioned prefix":
-            self._must(step, promises.nothing_but_the_sealed_versions_went(before, self._now, runs))
-        elif self._objects_alone:
-            self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
-            if self.change.purge == "orphans":
-                self._must(step, promises.no_named_object_went(before, self._now))
-        else:
-            names = Names.of(self.change.purge)
+        target, names = target_of(self.change.purge), Names.of(self.change.purge)
+        if isinstance(target, Rows):
             self._must(step, promises.nothing_but_the_sealed_went(before, self._now, runs, names))
+        elif target.mode == "purge":
+            self._must(step, promises.nothing_but_the_sealed_versions_went(before, self._now, runs))
+        else:
+            self._must(step, promises.nothing_but_the_sealed_objects_went(before, self._now, runs))
+        if isinstance(target, S3Orphans):
+            self._must(step, promises.no_named_object_went(before, self._now, target.bucket))
 
     def _settled(self, step: str, runs: list[LedgerRun], status: int) -> None:
         self._must(step, promises.the_ledger_is_true(self._now, runs, self._written))
@@ -371,14 +388,14 @@ class Case:
             self._must(step, promises.no_loss_is_quiet(self._now, runs, self._names, self._ever, self._told))
 
     def _writes(self, number: int) -> bool:
-        lab = self.lab
-        write = {
-            "prefix": lab.write_objects,
-            "versioned prefix": partial(lab.write_objects, bucket=VERSIONED),
-            "versioned objects": lab.write_versions,
-            "hidden objects": lab.write_versions,
-            "orphans": lab.write_names,
-        }.get(self.change.purge, lab.write)
+        lab, target = self.lab, target_of(self.change.purge)
+        write: Callable[[int], Written] = lab.write
+        if isinstance(target, S3Orphans):
+            write = partial(lab.write_names, bucket=target.bucket, there=self._now.objects)
+        elif isinstance(target, S3Prefix):
+            write = partial(lab.write_objects, bucket=target.bucket)
+        elif mode_of(self.change.purge) is not None:
+            write = partial(lab.write_versions, bucket=target.owns[0].bucket)
         self._written.append(write(number))
         self._now = self._look()
         self._ever |= frozenset(self._now.objects)

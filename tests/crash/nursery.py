@@ -26,6 +26,7 @@ import structlog
 from sqlalchemy import make_url
 
 import safedelete.core.pace
+import safedelete.phases.below
 import safedelete.phases.seal
 import safedelete.runner.context
 import safedelete.runner.pause
@@ -157,6 +158,7 @@ def serve() -> None:
     safedelete.runner.pause.EVERY = float("inf")  # type: ignore[misc]
     for kind in ("ROWS", "OWNERS", "OBJECTS"):
         setattr(safedelete.phases.seal, f"{kind}_A_BATCH", BATCH)
+    safedelete.phases.below.ROWS_A_BATCH = BATCH  # type: ignore[misc]
     safedelete.core.pace.FIRST = BATCH - 1  # type: ignore[misc]
     # Sizes by what was taken alone: a run that is being recorded is slow, and would have more slices than the killed ones.
     safedelete.core.pace.TARGET = float("inf")  # type: ignore[misc]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from safedelete.declare import Purge
-from safedelete.declare.targets import Rows
-from tests.crash.purges import BUCKET, NAMES_FROM, PREFIX, PURGES
+from safedelete import Rows, S3Orphans
+from tests.crash.purges import NAMES_FROM, PREFIX, mode_of, target_of
 from tests.crash.world import Claim, LedgerRun, Place, Row, Stores, Written
 
 FINISHED = {"succeeded", "failed", "incomplete", "abandoned", "refused"}
@@ -22,30 +21,51 @@ class Names:
 
     places: tuple[tuple[str, str], ...]
     """Bucket and column."""
+    folders: tuple[tuple[str, str], ...] = ()
+    """The same of columns that hold a prefix."""
+    by_version: bool = False
+    """Whether what lies below a prefix is every version of it, rather than what is current."""
 
     @classmethod
     def of(cls, purge: str) -> Names:
-        declared: Purge = PURGES[purge]()
+        target = target_of(purge)
+        owned = target.owns if isinstance(target, Rows) else ()
         return cls(
-            tuple(
-                (keys.bucket, str(column.key))
-                for target in declared.targets
-                if isinstance(target, Rows)
-                for keys in target.owns
-                for column in keys.columns
-            )
+            tuple((keys.bucket, str(column.key)) for keys in owned for column in keys.columns),
+            tuple((keys.bucket, str(keys.prefix.key)) for keys in owned if keys.prefix is not None),
+            mode_of(purge) == "purge",
         )
 
-    def __call__(self, row: Row) -> frozenset[Place]:
-        named = [(bucket, getattr(row, column)) for bucket, column in self.places]
-        return frozenset((bucket, key) for bucket, key in named if key is not None)
+    def __call__(self, row: Row, among: Iterable[Place]) -> frozenset[Place]:
+        """Return the objects that a row names, and those among some others which lie below its prefix."""
+        named = {(bucket, getattr(row, column)) for bucket, column in self.places}
+        above = [(bucket, f"{getattr(row, column)}/") for bucket, column in self.folders]
+        below = {
+            place
+            for place in (among if above else ())
+            for bucket, prefix in above
+            if place[0] == bucket and place[1].startswith(prefix)
+        }
+        return frozenset(place for place in named | below if place[1] is not None)
+
+    def sealed(self, i: int, there: Stores, runs: Sequence[LedgerRun]) -> bool:
+        """Whether a row was sealed as it is there: with the keys it names, and with all that lies below its prefix."""
+        mine = self(there.rows[i], there.objects)
+        claims = [claim for run in runs for claim in run.claims if claim.item == i]
+        if not self.folders:
+            return any(mine == claim.named for claim in claims)
+        if self.by_version:
+            exact = {(place, version.name) for place in mine for version in there.versions[place]}
+        else:
+            exact = {(place, there.objects[place]) for place in mine}
+        # Some of it may have gone since, in a run that died.
+        return any(exact <= claim.exact for claim in claims)
 
 
 def nothing_but_the_sealed_went(
     before: Stores, after: Stores, runs: Sequence[LedgerRun], names: Names
 ) -> Iterator[str]:
     """Executed ⊆ sealed, and no row is gone while an object of its is still there."""
-    sealed = {(claim.item, claim.named) for run in runs for claim in run.claims}
     for i, row in before.rows.items():
         if i in after.rows:
             if after.rows[i] != row:
@@ -53,14 +73,14 @@ def nothing_but_the_sealed_went(
             continue
         if not row.due:
             yield f"row {i} is gone, though it was not due"
-        if (i, names(row)) not in sealed:
+        if not names.sealed(i, before, runs):
             yield f"row {i} is gone, though it was not sealed as it was"
-        for place in sorted(names(row) & after.objects.keys()):
+        for place in sorted(names(row, after.objects) & after.objects.keys()):
             yield f"row {i} is gone, and its object {place} is still there"
-    if not names.places:
+    if not (names.places or names.folders):
         yield from (f"object {place} is gone" for place in before.objects if place not in after.objects)
         return
-    owners = {place: i for i, row in before.rows.items() for place in names(row) if row.due}
+    owners = {place: i for i, row in before.rows.items() for place in names(row, before.objects) if row.due}
     gone = {place: f"object {place} is gone" for place in before.objects if place not in after.objects}
     for place, lost in lost_versions(before, after).items():
         gone.setdefault(place, f"{len(lost)} version(s) of {place} are gone")
@@ -68,7 +88,7 @@ def nothing_but_the_sealed_went(
         owner = owners.get(place)
         if owner is None:
             yield f"{what}, though no row that was due named it"
-        elif (owner, names(before.rows[owner])) not in sealed:
+        elif not names.sealed(owner, before, runs):
             yield f"{what}, though row {owner} was not sealed as it was"
 
 
@@ -92,11 +112,13 @@ def nothing_but_the_sealed_versions_went(
     before: Stores, after: Stores, runs: Sequence[LedgerRun]
 ) -> Iterator[str]:
     """As above for each version and marker."""
-    sealed = {(place, claim.version) for run in runs for claim in run.claims for place in claim.named}
+    sealed = {exact for run in runs for claim in run.claims for exact in claim.exact}
     for place, lost in lost_versions(before, after).items():
         for version in lost:
             if (place, version) not in sealed:
                 yield f"version {version} of {place} is gone, though it was not sealed"
+    if before.rows != after.rows:
+        yield "rows changed"
 
 
 def nothing_is_gone_for_good(before: Stores, after: Stores) -> Iterator[str]:
@@ -123,16 +145,17 @@ def nothing_old_came_back(before: Stores, after: Stores) -> Iterator[str]:
             yield f"version {shown.name} of {place} came back to life"
 
 
-def named_by_rows(stores: Stores) -> set[Place]:
+def named_by_rows(stores: Stores, bucket: str) -> set[Place]:
     """Return the objects of the prefix that a row names, as the purge of orphans has it."""
     keys = [f"{PREFIX}{i}.bin" for i in stores.rows if i >= NAMES_FROM]
     keys += [row.thumb_key for row in stores.rows.values() if row.thumb_key]
-    return {(BUCKET, key) for key in keys}
+    return {(bucket, key) for key in keys}
 
 
-def no_named_object_went(before: Stores, after: Stores) -> Iterator[str]:
-    """What a row names stays."""
-    for place in sorted(named_by_rows(before) & before.objects.keys() - after.objects.keys()):
+def no_named_object_went(before: Stores, after: Stores, bucket: str) -> Iterator[str]:
+    """What a row names stays, with every version of it."""
+    gone = (before.objects.keys() - after.objects.keys()) | lost_versions(before, after).keys()
+    for place in sorted(named_by_rows(before, bucket) & gone):
         yield f"object {place} is gone, and a row names it"
 
 
@@ -142,7 +165,7 @@ OLD_ETAG = "149603e6c03516362a8da23f624db945"
 
 def dangling(stores: Stores, names: Names, ever: frozenset[Place]) -> dict[int, list[Place]]:
     """Return the rows that name an object which was there once and is not any more."""
-    lost = {i: sorted((names(row) & ever) - stores.objects.keys()) for i, row in stores.rows.items()}
+    lost = {i: sorted((names(row, ever) & ever) - stores.objects.keys()) for i, row in stores.rows.items()}
     return {i: places for i, places in lost.items() if places}
 
 
@@ -177,11 +200,12 @@ def the_ledger_is_true(after: Stores, runs: Sequence[LedgerRun], written: Sequen
         if claim.version is not None:
             (place,) = claim.named
             there = claim.version in {version.name for version in after.versions.get(place, ())}
+            gone = claim.state in GONE or (claim.state, claim.code) in LOUD
             # Of one that is unknown nothing is claimed: its request was made, and not answered.
-            if claim.state == "open" or (claim.state != "unknown" and (claim.state in GONE) == there):
+            if claim.state == "open" or (claim.state != "unknown" and gone == there):
                 yield f"version {claim.version} of {item} is {claim.state} in the ledger, and {there=}"
             continue
-        there = item in after.rows if isinstance(item, int) else (BUCKET, item) in after.objects
+        there = item in after.rows if isinstance(item, int) else claim.named <= after.objects.keys()
         if claim.state in GONE and there and item not in made:
             yield f"{item} is {claim.state} in the ledger, and there"
         if claim.state in ("changed", "blocked") and not there and item not in taken:
@@ -210,30 +234,21 @@ def the_exit_is_right(runs: Sequence[LedgerRun], told: Collection[str], status: 
 
 def all_is_done(after: Stores, purge: str) -> Iterator[str]:
     """Whatever is due is gone, with its objects."""
-    if purge == "prefix":
+    target = target_of(purge)
+    if isinstance(target, Rows):
+        least = 4 if purge == "a stricter predicate" else 0
         yield from (
-            f"object {place} is old and still there"
-            for place, etag in after.objects.items()
-            if place[0] == BUCKET and place[1] in OLD_KEYS and etag == OLD_ETAG
+            f"row {i} is due and still there" for i, row in after.rows.items() if row.due and i >= least
         )
         return
-    if purge == "versioned prefix":
-        yield from (
-            f"{place} is old and {len(kept)} version(s) are still there"
-            for place, kept in after.versions.items()
-            if place[1] in OLD_KEYS and all(version.old for version in kept)
-        )
-        return
-    if purge == "orphans":
-        named = named_by_rows(after)
-        yield from (
-            f"orphan {place} is old and still there"
-            for place, etag in after.objects.items()
-            if place[0] == BUCKET and place[1] in OLD_KEYS and etag == OLD_ETAG and place not in named
-        )
-        return
-    least = 4 if purge == "a stricter predicate" else 0
-    yield from (f"row {i} is due and still there" for i, row in after.rows.items() if row.due and i >= least)
+    named = named_by_rows(after, target.bucket) if isinstance(target, S3Orphans) else set()
+    for place, etag in after.objects.items():
+        if place[0] != target.bucket or place[1] not in OLD_KEYS or place in named:
+            continue
+        kept = after.versions.get(place, ())
+        # Where all versions go, a key is as old as the newest of them.
+        if all(version.old for version in kept) if mode_of(purge) == "purge" else etag == OLD_ETAG:
+            yield f"{place} is old and still there"
 
 
 OLD_KEYS = {f"{PREFIX}{i}.bin" for i in range(1, 8)}

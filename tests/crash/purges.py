@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, case, cast, literal
@@ -12,7 +13,8 @@ from safedelete import Guard, Purge, Rows, S3Keys, S3Orphans, S3Prefix, past
 
 JOB = "matrix"
 LIMIT = 2
-BUCKET, OTHER_BUCKET, VERSIONED = "acme-uploads", "acme-moved", "acme-versioned"
+BUCKET, OTHER_BUCKET, VERSIONED, FOLDERS = "acme-uploads", "acme-moved", "acme-versioned", "acme-folders"
+"""The last two keep versions."""
 PREFIX = "tmp/"
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
@@ -56,6 +58,10 @@ def _versioned_key(mode: Literal["purge", "marker"] = "purge") -> S3Keys:
     return S3Keys(VERSIONED, uploads.c.s3_key, mode=mode)
 
 
+def _folder(mode: Literal["purge", "marker"] = "purge") -> S3Keys:
+    return S3Keys(FOLDERS, prefix=uploads.c.s3_key, mode=mode)
+
+
 def _versioned_prefix() -> S3Prefix:
     return S3Prefix(VERSIONED, PREFIX, older_than=timedelta(days=7), mode="purge")
 
@@ -64,14 +70,15 @@ NAMES_FROM = 6
 """Rows from this id on name an object of the prefix by their id; any row may name one by its thumb key."""
 
 
-def _orphans() -> S3Orphans:
+def _orphans(bucket: str = BUCKET, mode: Literal["purge", "marker"] | None = None) -> S3Orphans:
     key = literal(PREFIX) + cast(uploads.c.id, String(20)) + literal(".bin")
     return S3Orphans(
-        BUCKET,
+        bucket,
         PREFIX,
         referenced_by=[case((uploads.c.id >= NAMES_FROM, key)), uploads.c.thumb_key],
         older_than=timedelta(days=7),
         outside_ok=uploads.c.thumb_key,
+        mode=mode,
     )
 
 
@@ -85,10 +92,16 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "versioned prefix": lambda: _purge(_versioned_prefix()),
     "versioned objects": lambda: _rows(owns=_versioned_key()),
     "hidden objects": lambda: _rows(owns=_versioned_key("marker")),
+    "versioned folders": lambda: _rows(owns=_folder()),
+    "hidden folders": lambda: _rows(owns=_folder("marker")),
+    "versioned orphans": lambda: _purge(_orphans(VERSIONED, "purge")),
+    "hidden orphans": lambda: _purge(_orphans(VERSIONED, "marker")),
     # --- the same definitions with a deadline that passes while a test waits
     "rows and two objects each, in a hurry": lambda: _rows(owns=_two_keys(), **HURRY),
     "versioned prefix, in a hurry": lambda: _purge(_versioned_prefix(), **HURRY),
     "versioned objects, in a hurry": lambda: _rows(owns=_versioned_key(), **HURRY),
+    "versioned folders, in a hurry": lambda: _rows(owns=_folder(), **HURRY),
+    "versioned orphans, in a hurry": lambda: _purge(_orphans(VERSIONED, "purge"), **HURRY),
     # --- what a deployment may have made of "rows and two objects each" since
     "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
     "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),
@@ -98,5 +111,29 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "tighter limits": lambda: _rows(owns=_two_keys(), guard=Guard(max_items=LIMIT)),
 }
 
-KEEPING_VERSIONS = ("versioned prefix", "versioned objects", "hidden objects")
-"""Those whose bucket keeps versions: two remove all of them, one hides what is current behind a delete marker."""
+KEEPING_VERSIONS = (
+    "versioned prefix",
+    "versioned objects",
+    "hidden objects",
+    "versioned folders",
+    "hidden folders",
+    "versioned orphans",
+    "hidden orphans",
+)
+"""Those whose bucket keeps versions: a versioned one removes all of them, a hidden one puts a delete marker on top."""
+
+
+@cache
+def target_of(purge: str) -> Rows | S3Prefix | S3Orphans:
+    """Return what a purge deletes; each has one target."""
+    (target,) = PURGES[purge]().targets
+    return target
+
+
+@cache
+def mode_of(purge: str) -> Literal["purge", "marker"] | None:
+    """Return what a purge does in a bucket that keeps versions; None where its bucket keeps none, or it owns nothing."""
+    target = target_of(purge)
+    if not isinstance(target, Rows):
+        return target.mode
+    return target.owns[0].mode if target.owns else None

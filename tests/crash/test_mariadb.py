@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.conftest import Say
+from tests.crash.evidence import Told, hold
 from tests.crash.matrix import EVERY_BOUNDARY, Boundary, Start, die_write_resume, listed, tried
 from tests.crash.test_boundaries import KINDS
 from tests.crash.world import Lab
@@ -32,8 +33,10 @@ def test_the_next_run_converges_wherever_the_first_was_killed(
         assert not [kind for kind, io in KINDS.items() if not any(io in point.label for point in passed)]
     points = passed if EVERY_BOUNDARY else sample(passed)
     seen = tried(mariadb_labs, points, lambda lab, point: die_write_resume(lab, start, point))
-    say(f"{start.purge}: {len(passed)} boundaries; {seen}")
+    say(f"{mariadb_labs[0].where} | {start}: {len(passed):,} boundaries; {seen}")
     assert seen.broken == []
+    if not EVERY_BOUNDARY:
+        hold(mariadb_labs[0].where, str(start), Told(len(passed), len(points)))
 
 
 def test_a_call_that_nobody_listed_is_a_boundary(mariadb_labs: list[Lab]) -> None:

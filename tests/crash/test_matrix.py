@@ -101,7 +101,7 @@ def test_a_run_of_something_else_is_abandoned_and_told_of(
     points = pictures(passed) if changed in WHOLE else few(passed)
     survive(
         sqlite_labs,
-        str(change),
+        f"{TWO}, then {change}",
         passed,
         points,
         lambda lab, point: die_change_resume(lab, TWO, point, change),
@@ -117,7 +117,7 @@ def test_a_run_of_another_role_is_abandoned_and_told_of(postgres_labs: list[Lab]
     points = few(passed)
     survive(
         postgres_labs,
-        str(change),
+        f"{TWO}, then {change}",
         passed,
         points,
         lambda lab, point: die_change_resume(lab, TWO, point, change),
@@ -130,7 +130,7 @@ def test_a_run_that_the_limits_refuse_now_is_abandoned_and_told_of(sqlite_labs: 
     points = pictures(passed)
     survive(
         sqlite_labs,
-        "tighter limits",
+        f"{TWO}, then tighter limits",
         passed,
         points,
         lambda lab, point: die_and_be_refused(lab, TWO, point),
@@ -148,7 +148,7 @@ def test_the_run_after_two_killed_ones_converges(sqlite_labs: list[Lab], change:
     points = few(passed)
     survive(
         sqlite_labs,
-        f"killed twice, {change}",
+        f"{TWO}, then {change}, killed twice",
         passed,
         points,
         lambda lab, point: die_twice(lab, TWO, in_doubt, point, change),

@@ -6,7 +6,12 @@ import pytest
 
 from tests.crash.conftest import Say
 from tests.crash.matrix import EVERY_BOUNDARY, Start, die_write_resume, few, recorded, survive
-from tests.crash.promises import Names, nothing_but_the_sealed_went, nothing_is_gone_for_good
+from tests.crash.promises import (
+    Names,
+    no_named_object_went,
+    nothing_but_the_sealed_went,
+    nothing_is_gone_for_good,
+)
 from tests.crash.purges import KEEPING_VERSIONS
 from tests.crash.world import HIDDEN, Claim, Kept, Lab, LedgerRun, Row, Stores
 
@@ -80,3 +85,40 @@ def test_a_version_of_a_row_that_was_not_due_is_missed() -> None:
     assert list(nothing_but_the_sealed_went(before, after, [], names)) == [
         f"1 version(s) of {place} are gone, though no row that was due named it"
     ]
+
+
+FOLDER = ("acme-folders", "a/1")
+FRESH = ("acme-folders", "a/2")
+
+
+@pytest.mark.parametrize("purge", ["versioned folders", "hidden folders"])
+def test_a_row_that_goes_with_what_came_below_its_prefix_since_it_was_sealed_is_noticed(purge: str) -> None:
+    names = Names.of(purge)
+    row = Row(due=True, s3_key="a", thumb_key=None)
+    known = [(FOLDER, "1"), (FOLDER, "2")] if names.by_version else [(FOLDER, "etag")]
+    claim = Claim(1, frozenset({FOLDER}), "deleted", "", exact=frozenset(known))
+    runs = [LedgerRun("r", "succeeded", 0, "", (claim,), ())]
+    sealed = Stores({1: row}, {FOLDER: "etag"}, {FOLDER: KEPT})
+    empty = Stores({}, {})
+    assert list(nothing_but_the_sealed_went(sealed, empty, runs, names)) == []
+    assert "its object" in next(nothing_but_the_sealed_went(sealed, Stores({}, sealed.objects), runs, names))
+    added = Stores({1: row}, {FOLDER: "etag", FRESH: "etag"}, {FOLDER: KEPT, FRESH: KEPT})
+    anew = Stores({1: row}, {FOLDER: "another"}, {FOLDER: (*KEPT, Kept("3", marker=False, old=False))})
+    for since in (added, anew):
+        assert "row 1 is gone, though it was not sealed as it was" in [
+            *nothing_but_the_sealed_went(since, empty, runs, names)
+        ]
+        kept = Stores({1: row}, {}, {})
+        assert "was not sealed as it was" in next(nothing_but_the_sealed_went(since, kept, runs, names))
+
+
+def test_an_orphan_that_a_row_names_is_missed_also_where_a_version_of_it_is_left() -> None:
+    row = Row(due=False, s3_key="u/12.jpg", thumb_key="tmp/1.bin")
+    place = ("acme-versioned", "tmp/1.bin")
+    before = Stores({12: row}, {place: "etag"}, {place: KEPT})
+    after = Stores({12: row}, {place: "etag"}, {place: KEPT[1:]})
+    assert list(no_named_object_went(before, before, "acme-versioned")) == []
+    assert len(list(no_named_object_went(before, after, "acme-versioned"))) == 1
+    # Of one that was to be hidden no version goes, and it is gone all the same.
+    hidden = Stores({12: row}, {place: HIDDEN}, {place: (*KEPT, MARKER)})
+    assert len(list(no_named_object_went(before.shown(), hidden.shown(), "acme-versioned"))) == 1

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 from sqlalchemy.pool import NullPool
 
+from safedelete.core.item import ObjectRef
 from safedelete.core.seal import ObjectBatch, RowBatch, decode
 from safedelete.ledger import tables
 from safedelete.locks import lease
@@ -30,6 +31,7 @@ from tests.crash.nursery import Ended, Task
 from tests.crash.purges import (
     BUCKET,
     FAR_AHEAD,
+    FOLDERS,
     LONG_AGO,
     NAMES_FROM,
     OTHER_BUCKET,
@@ -42,6 +44,9 @@ from tests.crash.purges import (
 ELIGIBLE, KEPT = range(1, 8), range(8, 13)
 """Ids of the rows that are due, in batches of three, and of those that are not."""
 
+BELOW = ("/a.bin", "/b/c.bin")
+"""What lies in each row's folder, which is called by its key."""
+
 ROLES = {"sd_other": "SELECT, DELETE, UPDATE", "sd_cannot_lock": "SELECT, DELETE"}
 """Further roles on PostgreSQL, and what each may do to the purged table."""
 
@@ -50,6 +55,9 @@ SESSIONS = {
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
 }
 """How many other sessions a server has in this database."""
+
+UNCHANGED = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT CAST(txid_current_snapshot() AS TEXT)"}
+"""What a database answers alike as long as nobody else has committed anything."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,6 +108,8 @@ class Claim(NamedTuple):
     state: str
     code: str
     version: str | None = None
+    exact: frozenset[tuple[Place, str]] = frozenset()
+    """Each object with the version it was sealed with, or else with its ETag."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +157,12 @@ class Lab:
         self.variables: dict[str, str] = {}
         self.ledger_url = f"sqlite:///{folder / 'ledger.db'}" if elsewhere else None
         self.store = StubS3(record=False)
-        self.engine: Engine = create_engine(self.url, poolclass=NullPool)
-        self.ledger: Engine = create_engine(self.ledger_url or self.url, poolclass=NullPool)
-        self._leases = [self.engine, *([self.ledger] if elsewhere else [])]
+        # One connection is kept: a server takes longer to make one than to answer. It never counts itself as another's.
+        self.engine: Engine = create_engine(self.url, pool_size=1)
+        self.ledger = self.engine if self.ledger_url is None else create_engine(self.ledger_url, pool_size=1)
+        self._leases = list({self.engine, self.ledger})
+        self.recorded: dict[object, Any] = {}
+        """What the matrix has recorded here."""
         self._nursery: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -172,7 +185,7 @@ class Lab:
         for role, rights in ROLES.items():
             if self.has_roles:
                 self._let_in(role, rights)
-        for purge in ("another bucket", "versioned objects"):
+        for purge in ("another bucket", "versioned objects", "versioned folders"):
             self._must(self.run(purge, verb="init"))
         with self.ledger.connect() as connection:
             self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
@@ -182,6 +195,8 @@ class Lab:
         assert self._nursery is not None
         self._nursery.communicate()
         self.store.stop()
+        for engine in self._leases:
+            engine.dispose()
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -241,6 +256,13 @@ class Lab:
         return line
 
     @property
+    def where(self) -> str:
+        """Its databases, for a person."""
+        names = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MariaDB"}
+        apart = "" if self.ledger is self.engine else ", ledger apart"
+        return names[self.engine.dialect.name] + apart
+
+    @property
     def has_roles(self) -> bool:
         """Whether other roles can be made here: on a server of our own that asks for no password."""
         return self.url.startswith("postgresql") and "//safedelete@" in self.url
@@ -289,7 +311,8 @@ class Lab:
         self.store._buckets.clear()
         self.store._sorted.clear()
         self.store._versions.clear()
-        self.store.create_bucket(VERSIONED, versioned=True)
+        for bucket in (VERSIONED, FOLDERS):
+            self.store.create_bucket(bucket, versioned=True)
         for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
             self.store.create_bucket(bucket)
             for row in rows:
@@ -304,8 +327,14 @@ class Lab:
             # A second version of each, of which the newest is what a plan knows the ETag of.
             self.store.put(VERSIONED, f"{PREFIX}{i}.bin", b"old", modified=modified)
             self.store.put(VERSIONED, f"u/{i}.jpg", b"old", modified=modified)
-        for key in (f"{PREFIX}3.bin", "u/3.jpg"):
-            self.store.versions(VERSIONED).hide(key, LONG_AGO)
+            for name in (*BELOW, BELOW[0]):
+                self.store.put(FOLDERS, f"u/{i}.jpg{name}", b"old", modified=modified)
+        for bucket, key in (
+            (VERSIONED, f"{PREFIX}3.bin"),
+            (VERSIONED, "u/3.jpg"),
+            (FOLDERS, f"u/3.jpg{BELOW[1]}"),
+        ):
+            self.store.versions(bucket).hide(key, LONG_AGO)
 
     def write(self, number: int) -> Written:
         """Change rows as an application may at any moment: un-expire one, rename another's object, delete a third.
@@ -316,7 +345,7 @@ class Lab:
         dice = random.Random(number)
         due = [i for i, row in now.rows.items() if row.due]
         dice.shuffle(due)
-        due.sort(key=lambda i: (BUCKET, now.rows[i].s3_key) in now.objects)
+        due.sort(key=lambda i: not _has_lost(now, now.rows[i].s3_key))
         order = [0, 1, 2]
         dice.shuffle(order)
         first = due[:3]
@@ -330,6 +359,7 @@ class Lab:
             if renamed is not None:
                 for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
                     self.store.put(bucket, f"new/{renamed}.jpg", b"new")
+                self.store.put(FOLDERS, f"new/{renamed}.jpg{BELOW[0]}", b"new")
                 connection.execute(
                     update(uploads).where(uploads.c.id == renamed).values(s3_key=f"new/{renamed}.jpg")
                 )
@@ -337,22 +367,24 @@ class Lab:
                 connection.execute(delete(uploads).where(uploads.c.id == deleted))
         return Written(unexpired, renamed, deleted)
 
-    def write_versions(self, number: int) -> Written:
+    def write_versions(self, number: int, bucket: str = VERSIONED) -> Written:
         """As above; and of rows that are due write one's object anew, hide another's, and show again what a marker hid.
 
-        What is written anew may be of a row that is changed as well.
+        What is written anew may be of a row that is changed as well; every other time it is another object of its folder,
+        where it has one.
         """
         dice = random.Random(number)
+        below, fresh = (BELOW[0], "/fresh.bin") if bucket == FOLDERS else ("", "")
         now = self.look()
         due = [i for i, row in now.rows.items() if row.due]
-        anew = now.rows[dice.choice(due)].s3_key if due else None
+        anew = f"{now.rows[dice.choice(due)].s3_key}{fresh if number % 2 else below}" if due else None
         if anew is not None:
-            self.store.put(VERSIONED, anew, b"written again")
+            self.store.put(bucket, anew, b"written again")
         written = self.write(number)
         now = self.look()
-        left = [row.s3_key for row in now.rows.values() if row.due and row.s3_key != anew]
+        left = [row.s3_key + below for row in now.rows.values() if row.due and row.s3_key + below != anew]
         dice.shuffle(left)
-        versions = self.store.versions(VERSIONED)
+        versions = self.store.versions(bucket)
         if left:
             versions.hide(left.pop())
         for key in left:
@@ -373,15 +405,14 @@ class Lab:
         self.store.put(bucket, f"{PREFIX}fresh.bin", b"fresh")
         return Written(overwritten=due[0], removed=due[1])
 
-    def write_names(self, number: int) -> Written:
+    def write_names(self, number: int, bucket: str, there: Collection[Place]) -> Written:
         """As above among the orphans, and let a row come to name a third of them, if there is one left."""
         dice = random.Random(number)
         orphans = [f"{PREFIX}{i}.bin" for i in ELIGIBLE if i < NAMES_FROM]
         dice.shuffle(orphans)
-        self.store.put(BUCKET, orphans[0], b"written again")
-        self.store.client().delete_object(Bucket=BUCKET, Key=orphans[1])
-        there = self.look().objects
-        left = [key for key in orphans[2:] if (BUCKET, key) in there]
+        self.store.put(bucket, orphans[0], b"written again")
+        self.store.client().delete_object(Bucket=bucket, Key=orphans[1])
+        left = [key for key in orphans[2:] if (bucket, key) in there]
         with self.engine.begin() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.id == 12).values(thumb_key=left[0] if left else None)
@@ -433,35 +464,37 @@ class Lab:
         return Stores(rows, self._objects(), self._versions())
 
     @contextmanager
-    def camera(self) -> Iterator[Callable[[], int]]:
+    def camera(self) -> Iterator[Callable[[str], int]]:
         """Give a function that returns a number for everything a run would leave behind if it died now.
 
-        Two moments of one number are one to the run that comes next.
+        Two moments of one number are one to the run that comes next. The function is told before or after what that is: the
+        object store is looked at again where it was a request, and a database where somebody has committed.
         """
-        ledger = [
+        c = lease.table.c
+        queries: dict[Engine, list[Any]] = {
+            engine: [select(c.job, c.owner, c.token, c.expires_ms > 0)] for engine in self._leases
+        }
+        queries[self.engine].append(select(uploads))
+        queries[self.ledger] += [
             select(t).order_by(*t.primary_key.columns) for t in (tables.run, tables.batch, tables.approval)
         ]
-        c = lease.table.c
-        locks = select(c.job, c.owner, c.token, c.expires_ms > 0)
+        seen: dict[Engine | None, tuple[object, str]] = {}
         with ExitStack() as stack:
-            views = [
-                (
-                    stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT")),
-                    queries,
-                )
-                for engine, queries in [
-                    (self.engine, [select(uploads)]),
-                    (self.ledger, ledger),
-                    *((engine, [locks]) for engine in self._leases),
-                ]
-            ]
+            views = {
+                engine: stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
+                for engine in queries
+            }
 
-            def picture() -> int:
-                durable: list[Any] = [
-                    view.execute(query).all() for view, queries in views for query in queries
-                ]
-                objects = repr(sorted(self._objects().items()))
-                return hash((repr(durable), objects, repr(sorted(self._versions().items()))))
+            def picture(label: str) -> int:
+                for engine, view in views.items():
+                    asked = UNCHANGED.get(engine.dialect.name)
+                    token = object() if asked is None else view.exec_driver_sql(asked).scalar_one()
+                    if engine not in seen or seen[engine][0] != token:
+                        seen[engine] = token, repr([view.execute(query).all() for query in queries[engine]])
+                if None not in seen or " http " in label:
+                    found = sorted(self._objects().items()), sorted(self._versions().items())
+                    seen[None] = None, repr(found)
+                return hash(tuple(what for _, what in seen.values()))
 
             yield picture
 
@@ -475,14 +508,12 @@ class Lab:
         return dict.fromkeys(self._versions(), HIDDEN) | found
 
     def _versions(self) -> dict[Place, tuple[Kept, ...]]:
-        versions = self.store._versions.get(VERSIONED)
-        keys = dict.fromkeys(key for key, _ in versions.all()) if versions is not None else ()
         return {
-            (VERSIONED, key): tuple(
+            (bucket, key): tuple(
                 Kept(v.name, v.stored is None, v.modified == LONG_AGO) for v in versions.of(key)
             )
-            for key in keys
-            if versions is not None
+            for bucket, versions in self.store._versions.items()
+            for key in dict.fromkeys(key for key, _ in versions.all())
         }
 
     def sealed_and_said(self) -> list[LedgerRun]:
@@ -502,9 +533,11 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
         items = decode(batch.data, batch.sha256)
         outcomes = {int(i): (o[0], o[1]) for i, o in json.loads(batch.outcomes or "{}").items()}
         settled = batch.state == "done"
-        for place, (item, named, version) in enumerate(named_items(items)):
+        for place, (item, refs) in enumerate(named_items(items)):
             state, code = outcomes.get(place, ("deleted" if settled else "open", ""))
-            claims.append(Claim(item, named, state, code, version))
+            version = refs[0].version if isinstance(items, ObjectBatch) else None
+            exact = {((ref.bucket, ref.key), ref.version or str(ref.etag).strip('"')) for ref in refs}
+            claims.append(Claim(item, places(refs), state, code, version, frozenset(exact)))
         if settled:
             said = json.loads(batch.tally)[""]
             numbers = {
@@ -520,7 +553,21 @@ def _ledger_run(run: Any, batches: list[Any]) -> LedgerRun:
     return LedgerRun(run.run, run.state, run.exit_code, run.reason or "", tuple(claims), tuple(problems))
 
 
-def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, frozenset[Place], str | None]]:
+def named_items(items: RowBatch | ObjectBatch) -> list[tuple[int | str, tuple[ObjectRef, ...]]]:
+    """Return a sealed batch's items, each with its objects."""
     if isinstance(items, ObjectBatch):
-        return [(ref.key, frozenset({(ref.bucket, ref.key)}), ref.version) for ref in items.objects]
-    return [(row.key[0], frozenset((ref.bucket, ref.key) for ref in row.objects), None) for row in items.rows]
+        return [(ref.key, (ref,)) for ref in items.objects]
+    return [(row.key[0], tuple(row.objects)) for row in items.rows]
+
+
+def places(refs: Iterable[ObjectRef]) -> frozenset[Place]:
+    return frozenset((ref.bucket, ref.key) for ref in refs)
+
+
+def _has_lost(now: Stores, key: str) -> bool:
+    """Whether an object of a row's is gone in any bucket, or was hidden there since it was seeded."""
+    for place in ((BUCKET, key), (VERSIONED, key), (FOLDERS, key + BELOW[0])):
+        kept = now.versions.get(place)
+        if place not in now.objects or (kept and kept[-1].marker and not kept[-1].old):
+            return True
+    return False

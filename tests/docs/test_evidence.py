@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from tests.crash.evidence import told
 from tests.crash.faults import FAULTS
-from tests.crash.test_faults import DRAWN
+from tests.crash.purges import KEEPING_VERSIONS
+from tests.crash.test_faults import DRAWN, DRAWN_VERSIONED
 from tests.docs.test_reference import DOCS
 from tests.mutants.manifest import mutants
 
@@ -60,5 +62,19 @@ def test_every_figure_is_a_number_with_the_command_that_shows_it_again() -> None
 def test_the_kinds_of_faults_are_as_many_as_there_are() -> None:
     (row,) = [row for row in ROWS if row[0].startswith("faults at random")]
     assert f"each of the {len(FAULTS)} kinds" in row[1]
-    assert f"draws {DRAWN} kinds" in row[2]
+    assert f"draws {DRAWN} kinds, and {DRAWN_VERSIONED} for each" in row[2]
     assert f"each of the {len(FAULTS)} strike" in row[2]
+
+
+def test_the_crash_points_are_as_many_as_their_table_has() -> None:
+    points = f"{sum(row.points for row in told().values()):,}"
+    assert f"**{points} crash points**" in PAGE
+    (row,) = [row for row in ROWS if row[0].startswith("kill -9")]
+    assert row[1].startswith(f"{points} points")
+
+
+def test_every_purge_that_is_killed_has_its_crash_points_and_no_other() -> None:
+    killed = {what.split(",")[0] for _, what in told()}
+    assert killed == {"rows", "rows and two objects each", "prefix", "orphans", *KEEPING_VERSIONS}
+    for name in KEEPING_VERSIONS:
+        assert {where for where, what in told() if what == name} == {"SQLite", "PostgreSQL"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    text,
     update,
 )
 
@@ -47,7 +49,7 @@ from safedelete.testing import (
 )
 from safedelete.testing.promises import Night
 from safedelete.testing.scene import Row, Subject, due, fill, look
-from safedelete.testing.values import instants
+from safedelete.testing.values import has_index, instants
 
 metadata = MetaData()
 
@@ -445,6 +447,125 @@ def test_a_job_that_cannot_be_killed_is_not_called_crash_safe() -> None:
 
     with pytest.raises(ConfigError, match="could not be killed"):
         assert_purge_is_safe(purge(Rows(files, OLD)), through=job, examples=1)
+
+
+def owned(table: Table, *columns: Any, **more: Any) -> Purge:
+    age = older_than(table.c.created_at, days=30)
+    return purge(Rows(table, age, owns=S3Keys("acme-papers", *columns, **more)))
+
+
+def keeping_what_is_refused(lab: Lab, keys: Any) -> None:
+    """Delete the objects of each old paper and then the paper, but where the store refuses one."""
+    old = papers.c.created_at < lab.clock.now() - timedelta(days=30)
+    with lab.engine.connect() as connection:
+        found = connection.execute(select(papers.c.id, papers.c.s3_key).where(old)).all()
+    for number, key in found:
+        try:
+            for each in keys(lab, key):
+                lab.client.delete_object(Bucket="acme-papers", Key=each)
+        except lab.client.exceptions.ClientError:
+            continue
+        with lab.engine.begin() as connection:
+            connection.execute(delete(papers).where(papers.c.id == number))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["key", "prefix"])
+def test_a_job_that_takes_whatever_begins_with_a_key(whole: bool) -> None:
+    tested = owned(papers, prefix=papers.c.s3_key) if whole else owned(papers, papers.c.s3_key)
+
+    def begins(lab: Lab, key: str) -> list[str]:
+        listed = lab.client.list_objects_v2(Bucket="acme-papers", Prefix=key)
+        return [item["Key"] for item in listed.get("Contents", ())]
+
+    def exact(lab: Lab, key: str) -> list[str]:
+        return [found for found in begins(lab, f"{key}/") if whole] or [key]
+
+    assert_purge_is_safe(tested, examples=1, through=lambda lab: keeping_what_is_refused(lab, exact))
+    found = broken(tested, through=lambda lab: keeping_what_is_refused(lab, begins))
+    assert found.promise == "shared"
+    assert tables(found) == ["papers", "papers"]
+
+
+def test_a_job_that_minds_only_whether_the_store_refused_everything() -> None:
+    two = Table(
+        "two",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("created_at", DateTime(timezone=True), nullable=False, index=True),
+        Column("s3_key", String(300), nullable=False, unique=True),
+        Column("thumb_key", String(300), nullable=False, unique=True),
+    )
+
+    def job(lab: Lab) -> None:
+        old = two.c.created_at < lab.clock.now() - timedelta(days=30)
+        with lab.engine.connect() as connection:
+            found = connection.execute(select(two.c.id, two.c.s3_key, two.c.thumb_key).where(old)).all()
+        for number, *keys in found:
+            done = 0
+            for key in keys:
+                with suppress(lab.client.exceptions.ClientError):
+                    lab.client.delete_object(Bucket="acme-papers", Key=key)
+                    done += 1
+            if done:
+                with lab.engine.begin() as connection:
+                    connection.execute(delete(two).where(two.c.id == number))
+
+    tested = owned(two, two.c.s3_key, two.c.thumb_key)
+    assert_purge_is_safe(tested, examples=1)
+    found = broken(tested, through=job)
+    assert found.promise == "denied"
+    assert tables(found) == ["two"]
+
+
+def test_a_cascade_to_rows_of_the_same_table_that_may_be_younger() -> None:
+    tree = Table(
+        "tree",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("above", ForeignKey("tree.id", ondelete="CASCADE"), index=True),
+        Column("created_at", DateTime(timezone=True), nullable=False, index=True),
+    )
+    found = broken(purge(Rows(tree, older_than(tree.c.created_at, days=30))))
+    assert found.promise == "runs"
+    assert "takes rows of tree that its own predicate may keep" in found.what
+
+
+def test_a_table_whose_columns_have_keys_beside_their_names_is_filled_and_read() -> None:
+    odd = Table(
+        "odd",
+        MetaData(),
+        Column("ID", Integer, primary_key=True, key="id"),
+        Column("created at", DateTime(timezone=True), nullable=False, index=True, key="created_at"),
+        Column("s3 key", String(300), unique=True, key="s3_key"),
+    )
+    assert_purge_is_safe(owned(odd, odd.c.s3_key), examples=1)
+    found = broken(purge(Rows(odd, or_(older_than(odd.c.created_at, days=30), odd.c.id > 2))))
+    assert found.promise == "cutoff"
+
+
+@pytest.mark.parametrize(
+    ("made", "serves"),
+    [
+        (lambda table: Index("ix", table.c.created_at), True),
+        (lambda table: Index("ix", table.c.created_at.desc().nulls_last()), True),
+        (lambda table: Index("ix", table.c.created_at, postgresql_using="brin"), True),
+        (lambda table: Index("ix", table.c.created_at, postgresql_using="hash"), False),
+        (lambda table: Index("ix", func.date(table.c.created_at)), False),
+        (lambda table: Index("ix", text("id"), table.c.created_at), False),
+    ],
+    ids=["plain", "descending", "block range", "hash", "of an expression", "behind another"],
+)
+def test_an_index_counts_where_it_begins_with_the_time_itself_and_has_an_order(
+    made: Callable[[Table], Index], serves: bool
+) -> None:
+    bare = Table(
+        "bare",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("created_at", DateTime(timezone=True), nullable=False),
+    )
+    made(bare)
+    assert has_index(bare.c.created_at) is serves
 
 
 def test_a_prefix_that_lists_what_rows_name_takes_it_from_them() -> None:

@@ -156,6 +156,115 @@ def test_a_batch_without_a_checksum_is_refused(store: StrictS3) -> None:
     assert code(batch, bare, "a") == "InvalidRequest"
 
 
+# --- listings ---
+
+V = "acme-versioned"
+ODD = ("a\x01b", "a\rb", "a b+c%20?#", "&<>\"'", "é ü", "x//y", "z\nz")
+
+
+@pytest.mark.parametrize("call", ["list_objects", "list_objects_v2", "list_object_versions"])
+def test_no_page_has_more_than_a_thousand_entries_whatever_was_asked_for(
+    store: StrictS3, client: Any, call: str
+) -> None:
+    for number in range(1001):
+        store.put(B, f"{number:04}")
+    answer = getattr(client, call)(Bucket=B, MaxKeys=5000)
+    assert (answer["MaxKeys"], answer["IsTruncated"]) == (1000, True)
+    assert len(answer["Versions" if call == "list_object_versions" else "Contents"]) == 1000
+
+
+def listed(client: Any, **options: Any) -> list[tuple[str, str]]:
+    pages = client.get_paginator("list_object_versions").paginate(Bucket=V, **options)
+    return [
+        (item["Key"], item["VersionId"])
+        for page in pages
+        for item in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+    ]
+
+
+def test_keys_are_listed_by_their_bytes_and_exactly_as_they_are(store: StrictS3, client: Any) -> None:
+    store.create_bucket(V, versioned=True)
+    keys = [*ODD, "Z", "a", "é", "\U0001f600", "\uffee"]
+    for key in keys:
+        store.put(V, key)
+    in_order = sorted(keys, key=str.encode)
+    assert [item["Key"] for item in client.list_objects_v2(Bucket=V)["Contents"]] == in_order
+    assert [key for key, _ in listed(client)] == in_order
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 1000])
+def test_pages_of_versions_may_end_within_a_key_and_lose_none(
+    store: StrictS3, client: Any, size: int
+) -> None:
+    store.create_bucket(V, versioned=True)
+    for key in "abc":
+        for _ in range(3):
+            store.put(V, key)
+    client.delete_object(Bucket=V, Key="b")
+    whole = listed(client)
+    assert sorted(key for key, _ in whole) == [*"aaabbbbccc"]
+    assert sorted(listed(client, PaginationConfig={"PageSize": size})) == sorted(whole)
+
+
+def test_versions_that_are_deleted_while_they_are_listed_cut_no_listing_short(
+    store: StrictS3, client: Any
+) -> None:
+    store.create_bucket(V, versioned=True)
+    for key in "ab":
+        for _ in range(3):
+            store.put(V, key)
+    seen: list[tuple[str, str]] = []
+    for page in client.get_paginator("list_object_versions").paginate(
+        Bucket=V, PaginationConfig={"PageSize": 2}
+    ):
+        for item in page["Versions"]:
+            seen.append((item["Key"], item["VersionId"]))
+            client.delete_object(Bucket=V, Key=item["Key"], VersionId=item["VersionId"])
+    assert [key for key, _ in seen] == [*"aaabbb"]
+    assert listed(client) == []
+
+
+def test_a_listing_of_versions_goes_on_after_a_key_that_is_not_there(store: StrictS3, client: Any) -> None:
+    store.create_bucket(V, versioned=True)
+    for key in ("a", "c", "c", "d"):
+        store.put(V, key)
+    after = client.list_object_versions(Bucket=V, KeyMarker="b")["Versions"]
+    assert [(item["Key"], item["IsLatest"]) for item in after] == [("c", True), ("c", False), ("d", True)]
+    assert [v["Key"] for v in client.list_object_versions(Bucket=V, KeyMarker="c")["Versions"]] == ["d"]
+    assert code(client.list_object_versions, Bucket=V, VersionIdMarker="x") == "InvalidArgument"
+    assert (
+        code(client.list_object_versions, Bucket=V, KeyMarker="c", VersionIdMarker="x") == "InvalidArgument"
+    )
+
+
+def test_versions_are_grouped_by_a_delimiter_over_a_page_s_end(store: StrictS3, client: Any) -> None:
+    store.create_bucket(V, versioned=True)
+    for key in ("a/1", "a/2", "b", "c/1", "c/2"):
+        store.put(V, key)
+    pages = list(
+        client.get_paginator("list_object_versions").paginate(
+            Bucket=V, Delimiter="/", PaginationConfig={"PageSize": 1}
+        )
+    )
+    told = [
+        *(group["Prefix"] for page in pages for group in page.get("CommonPrefixes", ())),
+        *(item["Key"] for page in pages for item in page.get("Versions", ())),
+    ]
+    assert told == ["a/", "c/", "b"], "each once"
+
+
+def test_what_was_written_last_is_the_latest_whatever_its_date(store: StrictS3, client: Any) -> None:
+    store.create_bucket(V, versioned=True)
+    for year, body in ((2026, b"new"), (2020, b"old")):
+        store.put(V, "a", body, modified=datetime(year, 1, 1, tzinfo=UTC))
+    first, second = client.list_object_versions(Bucket=V)["Versions"]
+    assert (first["IsLatest"], first["LastModified"].year, second["IsLatest"]) == (True, 2020, False)
+    assert client.get_object(Bucket=V, Key="a")["Body"].read() == b"old"
+
+
+# --- what it does not pretend to know ---
+
+
 def test_a_suspended_bucket_is_not_pretended_to_be_understood(store: StrictS3, client: Any) -> None:
     store.create_bucket("acme-suspended", versioned=True)
     store.put("acme-suspended", "a")

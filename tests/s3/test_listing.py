@@ -275,6 +275,19 @@ def test_a_key_that_a_page_ends_within_stays_one_key_whatever_order_the_store_li
     assert found == {"d/x": ["v5"], "d/y": ["v7"], "d-x": ["v2", "v3", "v8", "v9"]}
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_keys_come_in_the_order_of_their_listing_wherever_the_markers_end(*, more: bool) -> None:
+    following = {"IsTruncated": more, "NextKeyMarker": "d", "NextVersionIdMarker": "v4"}
+    page: dict[str, Any] = {
+        "Versions": [version(key, number) for number, key in enumerate("abcd", 1)],
+        "DeleteMarkers": [version("b", 9)],
+    }
+    rest: dict[str, Any] = {"IsTruncated": False, "Versions": [version("d", 0), version("e", 5)]}
+    client: Any = Pages(page | following, *([rest] if more else []))
+    found = [[*{v.key for v in key}] for key in by_key(list_versions(client, "b", ""))]
+    assert found == [[key] for key in ("abcde" if more else "abcd")]
+
+
 def test_a_version_listing_without_a_key_marker_is_an_error() -> None:
     client: Any = Pages({"IsTruncated": True, "Versions": [version("a", 1)]})
     with pytest.raises(StoreError, match="no key marker"):

@@ -6,7 +6,7 @@ from math import exp, log, sqrt
 
 import pytest
 
-from safedelete.core.baseline import between
+from safedelete.core.baseline import between, left_behind, profile
 from safedelete.core.lookahead import foresee
 from safedelete.core.plan import AgeProfile, PastRun
 from safedelete.core.volume import Sample, Season, Usual, judge
@@ -288,6 +288,19 @@ def foresee_of(history: list[PastRun]):  # type: ignore[no-untyped-def]
 def test_part_of_a_day_counts_in_proportion(start: float, end: float, rows: float) -> None:
     profile = AgeProfile(days=((-1, 7), (0, 10), (1, 20), (3, 40)), ahead=9)
     assert between(profile, start, end) == pytest.approx(rows)
+
+
+def test_a_picture_of_damaged_numbers_is_none() -> None:
+    assert profile(plan(0, ages=ages(100)).targets[0]) is not None
+    assert profile(plan(0, ages=ages(100, older=-1)).targets[0]) is None
+    assert profile(plan(0, ages=ages([100, -1])).targets[0]) is None
+
+
+def test_what_a_run_left_behind_by_damaged_numbers_is_nothing() -> None:
+    (target,) = plan(0, 100).targets
+    assert left_behind(ran(plan(0, 100), deleted=60, over={"events": 10}), target, 100) == 30
+    assert left_behind(ran(plan(0, 100), deleted=60, over={"events": -50}), target, 100) == 0
+    assert left_behind(ran(plan(0, 100), deleted=-60), target, 100) == 0
 
 
 def test_late_rows_that_others_nights_had_twice_are_given_double_room() -> None:

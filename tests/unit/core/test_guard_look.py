@@ -225,6 +225,15 @@ def test_far_too_few_is_less_than_a_fifth(items: int, expected: list[str]) -> No
     assert codes(look(plan(30, items), USUAL), "warn") == expected
 
 
+def test_what_an_interrupted_run_took_is_not_added_to_its_own_plan_when_it_is_decided_again() -> None:
+    def other(as_of: float) -> PastRun:
+        return ran(plan(as_of, 1000), deleted=990, state="interrupted")
+
+    history = nightly([1000] * 30)
+    assert "SD206" in codes(look(plan(30, 10), [*history, other(30)]), "warn")
+    assert "SD206" not in codes(look(plan(30, 10), [*history, other(29.9)]), "warn")
+
+
 @pytest.mark.parametrize(
     ("then", "now", "told"),
     [(100, 400, False), (100, 401, True), (5, 25, False), (5, 26, True), (1000, 1100, False)],

@@ -169,3 +169,10 @@ def test_nights_that_say_nothing_by_the_row_are_left_out_where_a_portion_is_comp
     tonight = plan(33, 50, eligible=100, portion=50, objects=100)
     said = measure(look(tonight, [*usual, *strange]), "objects")
     assert (said.expected, said.runs) == (100, 30)
+
+
+def test_a_limit_on_bytes_is_none_on_objects() -> None:
+    history = nightly([100] * 30, objects=100, bytes=100)
+    decision = look(plan(30, 100, objects=100, bytes=100), history, Guard(max_bytes=100))
+    assert (measure(decision, "bytes").limit, measure(decision, "bytes").rule) == (100, "max_bytes")
+    assert measure(decision, "objects").rule != "max_bytes"

@@ -140,7 +140,9 @@ class SessionKeeper:
         return ""
 
     def give_back(self) -> None:
-        """End the session, and the lock with it."""
+        """Free the lock, and end its session: a server takes its time to notice that one has ended."""
+        with suppress(SQLAlchemyError):
+            self._dialect.free(self._connection, self._job)
         with suppress(SQLAlchemyError):
             self._connection.close()
 
@@ -159,6 +161,9 @@ class Dialect(Protocol):
 
     def take(self, connection: Connection, job: str) -> bool:
         """Take the lock without waiting; returns whether it is ours."""
+
+    def free(self, connection: Connection, job: str) -> None:
+        """Let go of the lock."""
 
     def mine(self, connection: Connection, job: str) -> bool:
         """Whether this session holds the lock."""
@@ -195,6 +200,10 @@ class PostgreSQL:
             connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _number(job)}).scalar_one()
         )
 
+    def free(self, connection: Connection, job: str) -> None:
+        """``pg_advisory_unlock``."""
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _number(job)})
+
     def mine(self, connection: Connection, job: str) -> bool:
         """As ``pg_locks`` says."""
         found = connection.execute(_HOLDER, _halves(job)).first()
@@ -228,6 +237,10 @@ class MySQL:
     def take(self, connection: Connection, job: str) -> bool:
         """``GET_LOCK`` with no time to wait; NULL is an error of the server's."""
         return bool(self._ask(connection, "SELECT GET_LOCK(:name, 0)", job))
+
+    def free(self, connection: Connection, job: str) -> None:
+        """``RELEASE_LOCK``."""
+        self._ask(connection, "SELECT RELEASE_LOCK(:name)", job)
 
     def mine(self, connection: Connection, job: str) -> bool:
         """As ``IS_USED_LOCK`` says."""

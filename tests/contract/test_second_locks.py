@@ -294,6 +294,27 @@ class TestLeaseAndRedis(LockContract):
 # --- a host whose clock is wrong ---
 
 
+@pytest.mark.parametrize("database", ["pg_database", "mariadb_database"])
+def test_an_advisory_lock_is_free_before_the_server_has_noticed_that_its_session_ended(
+    database: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with advisory(request.getfixturevalue(database)) as second:
+        held, ended = second.lock.acquire("purge", owner="one"), list[sa.Connection]()
+
+        def close(connection: sa.Connection) -> None:
+            ended.append(connection)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sa.Connection, "close", close)
+            held.release()
+        try:
+            second.lock.acquire("purge", owner="two").release()
+        finally:
+            for connection in ended:
+                connection.close()
+        assert ended
+
+
 class JumpingClock(SystemClock):
     """The host's clock, set back by an administrator."""
 

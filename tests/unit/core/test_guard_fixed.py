@@ -406,7 +406,9 @@ def test_only_two_cutoffs_on_the_full_hour_are_those_of_dates() -> None:
 def test_a_day_begins_at_a_quarter_of_some_hours_and_at_no_other_minute(minute: int, found: bool) -> None:
     # A date's cutoff in Nepal may stand for a day, where another one that stands has stopped.
     cutoff = START.replace(hour=18, minute=minute) - KEEP
-    assert ("SD111" in codes(look(plan(0.5, 100, cutoff=cutoff), [ran(plan(0, 100, cutoff=cutoff))]))) is found
+    assert (
+        "SD111" in codes(look(plan(0.5, 100, cutoff=cutoff), [ran(plan(0, 100, cutoff=cutoff))]))
+    ) is found
 
 
 def test_messages_say_of_what_and_how_much() -> None:

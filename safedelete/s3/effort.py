@@ -28,7 +28,7 @@ class Effort:
     """
 
     chunk: int | None = None
-    lanes: int = 4
+    lanes: int = 8
     attempts: int = 5
     pause: float = 0.2
     longest: float = 5.0

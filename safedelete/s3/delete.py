@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import DELETED, GONE, ItemOutcome, Outcome
@@ -31,8 +31,9 @@ from safedelete.s3.codes import (
     status_of,
 )
 from safedelete.s3.effort import Effort
+from safedelete.s3.entry import NOT_ASKED, Entry, Identity, entries_of
 from safedelete.s3.fastdelete import send_delete
-from safedelete.s3.keys import Lane, lane, refusal
+from safedelete.s3.keys import Lane, lane
 from safedelete.s3.lanes import HomeGate, side_by_side
 from safedelete.s3.pace import Pace, wait_asking
 
@@ -41,22 +42,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
 OVERWRITTEN: Final = ItemOutcome(Outcome.CHANGED, "overwritten", "overwritten since it was sealed")
-
-
-class Entry(NamedTuple):
-    """One thing to delete, as the request names it."""
-
-    key: str
-    version: str | None
-    etag: str | None
-
-    @property
-    def identity(self) -> Identity:
-        """Return what the answer is matched by."""
-        return (self.key, self.version)
-
-
-Identity = tuple[str, str | None]
 
 
 def delete_objects(
@@ -85,71 +70,27 @@ def delete_objects(
         pace: Limits the keys a second.
         markers: Whether a delete marker is what is wanted; else one means that nothing was removed.
     """
+    named = entries_of(refs)
     account = _Account(client, bucket, gate, clock, effort or Effort(), pace, markers=markers)
-    by_identity: dict[Identity, list[ObjectRef]] = {}
-    for ref in refs:
-        by_identity.setdefault((ref.key, ref.version or None), []).append(ref)
-    entries: dict[Identity, Entry] = {}
-    unclear = contradictory(refs)
-    for identity, same in by_identity.items():
-        why = refusal(identity[0])
-        if why is not None:
-            account.outcomes[identity] = ItemOutcome(Outcome.FAILED, "refused", why)
-        elif same[0] in unclear:
-            account.outcomes[identity] = unclear[same[0]]
-        else:
-            etags = (quoted(ref.etag) for ref in same if ref.etag)
-            entries[identity] = Entry(*identity, next(etags, None))
-    last = dict(entries.keys())  # of each key the version given last
-    several = Counter(key for key, _ in entries)
-    current = [e for e in entries.values() if several[e.key] > 1 and last[e.key] == e.version]
-    account.delete([e for e in entries.values() if several[e.key] == 1 or last[e.key] != e.version])
-    if current:
-        account.delete(list(_unless_kept(current, account.outcomes)))
-    return {ref: account.outcomes[identity] for identity, same in by_identity.items() for ref in same}
+    account.delete_in_order(list(dict.fromkeys(named)))
+    return {ref: entry.outcome for ref, entry in zip(refs, named, strict=True)}
 
 
-def contradictory(refs: Iterable[ObjectRef]) -> dict[ObjectRef, ItemOutcome]:
-    """Return the outcome of objects that are named with different ETags: it is not known which is meant, so none goes."""
-    named: dict[tuple[str, str, str | None], dict[str, list[ObjectRef]]] = {}
-    loose: dict[tuple[str, str, str | None], list[ObjectRef]] = {}
-    for ref in refs:
-        identity = (ref.bucket, ref.key, ref.version or None)
-        if ref.etag:
-            named.setdefault(identity, {}).setdefault(quoted(ref.etag), []).append(ref)
-        else:
-            loose.setdefault(identity, []).append(ref)
-    found: dict[ObjectRef, ItemOutcome] = {}
-    for identity, etags in named.items():
-        if len(etags) > 1:
-            said = f"sealed with {len(etags)} ETags, so it is not known which is meant"
-            mine = [ref for same in etags.values() for ref in same] + loose.get(identity, [])
-            found |= dict.fromkeys(mine, ItemOutcome(Outcome.FAILED, "two-etags", said))
-    return found
-
-
-def quoted(etag: str) -> str:
-    """Return an ETag as it goes on the wire: a column of the user's own often holds it without its quotes."""
-    return etag if etag.startswith(('"', "W/")) else f'"{etag}"'
-
-
-def _unless_kept(current: Sequence[Entry], outcomes: dict[Identity, ItemOutcome]) -> Iterator[Entry]:
-    kept = {
-        key for (key, _), outcome in outcomes.items() if outcome.state not in (Outcome.DELETED, Outcome.GONE)
-    }
+def _unless_kept(current: Sequence[Entry], older: Sequence[Entry]) -> Iterator[Entry]:
+    kept = {entry.key for entry in older if entry.outcome.state not in (Outcome.DELETED, Outcome.GONE)}
     for entry in current:
-        if entry.key in kept:
-            outcomes[entry.identity] = ItemOutcome(
+        if entry.key not in kept:
+            yield entry
+        elif entry.outcome is NOT_ASKED:
+            entry.outcome = ItemOutcome(
                 Outcome.BLOCKED,
                 "older-version-kept",
                 "an older version of this key stayed, and removing the current one would bring it back",
             )
-        else:
-            yield entry
 
 
 class _Account:
-    """The outcomes of one call, and what is still to be asked for."""
+    """Asks for the entries of one call, and again for those that are worth it."""
 
     def __init__(
         self,
@@ -162,7 +103,6 @@ class _Account:
         *,
         markers: bool,
     ) -> None:
-        self.outcomes: dict[Identity, ItemOutcome] = {}
         self._client = client
         self._bucket = bucket
         self._gate = HomeGate(gate)
@@ -170,12 +110,26 @@ class _Account:
         self._effort = effort
         self._pace = pace
         self._markers = markers
-        self._doubtful: set[Identity] = set()
+
+    def delete_in_order(self, entries: Sequence[Entry]) -> None:
+        """Ask for these; of several versions of one key for the last one given only when the others are gone."""
+        last = {entry.key: entry for entry in entries}
+        if len(last) == len(entries):
+            self.delete(entries)
+            return
+        several = Counter(entry.key for entry in entries)
+        older = [entry for entry in entries if last[entry.key] is not entry]
+        self.delete([entry for entry in entries if several[entry.key] == 1] + older)
+        current = [entry for entry in last.values() if several[entry.key] > 1]
+        self.delete(list(_unless_kept(current, older)))
 
     def delete(self, entries: Sequence[Entry]) -> None:
-        """Ask for these until each is settled or the attempts are used up."""
-        batch = [e for e in entries if lane(e.key) is Lane.BATCH]
-        single = [e for e in entries if lane(e.key) is Lane.SINGLE]
+        """Ask for these, where nothing is known of them yet, until each is settled or the attempts are used up."""
+        batch: list[Entry] = []
+        single: list[Entry] = []
+        for entry in entries:
+            if entry.outcome is NOT_ASKED:
+                (batch if lane(entry.key) is Lane.BATCH else single).append(entry)
         self._rounds(batch, self._effort.size(len(batch)), self._ask_many)
         self._rounds(single, 1, self._ask_one)
 
@@ -202,7 +156,7 @@ class _Account:
         with gated(self._gate):
             again = ask(chunk)
         if self._pace is not None:
-            if any(self.outcomes[entry.identity].code in THROTTLED for entry in again):
+            if any(entry.outcome.code in THROTTLED for entry in again):
                 self._pace.halve(sent)
             else:
                 self._pace.recover()
@@ -253,9 +207,9 @@ class _Account:
         status = (answer.get("ResponseMetadata") or {}).get("HTTPStatusCode")
         if status != 204:
             # The answer has no body that could be read; a 200 is what a proxy's own page looks like.
-            self._doubt(entry, "NotAnswered", f"the store answered a delete with HTTP status {status}")
+            entry.doubt("NotAnswered", f"the store answered a delete with HTTP status {status}")
             return [entry]
-        self._settle(entry, self._removed(entry, answer))
+        entry.settle(self._removed(entry, answer))
         return []
 
     def _whole(self, chunk: Sequence[Entry], error: Exception) -> list[Entry]:
@@ -263,7 +217,7 @@ class _Account:
         code, detail = code_of(error), detail_of(error)
         if isinstance(error, NOT_SENT):
             for entry in chunk:
-                self._fail(entry, code, detail)
+                entry.fail(code, detail)
             return []
         status = status_of(error)
         meaning = meaning_of(code, status) if status else Meaning.DOUBT
@@ -271,41 +225,44 @@ class _Account:
             return self._one_error(chunk[0], code, detail, status)
         if meaning in (Meaning.DOUBT, Meaning.BUSY):
             for entry in chunk:
-                self._doubt(entry, code, f"the whole request failed: {detail}")
+                entry.doubt(code, f"the whole request failed: {detail}")
             return list(chunk)
         for entry in chunk:
-            self._fail(entry, code, f"the whole request was rejected: {detail}" if len(chunk) > 1 else detail)
+            entry.fail(code, f"the whole request was rejected: {detail}" if len(chunk) > 1 else detail)
         return []
 
     def _read(self, chunk: Sequence[Entry], answer: Mapping[str, Any]) -> list[Entry]:
         """Hold an answer against its request; return what is worth asking for again."""
+        if _is_plain(chunk, answer):
+            for entry in chunk:
+                entry.settle(DELETED)
+            return []
         asked = {entry.identity: entry for entry in chunk}
         by_key: dict[str, list[Entry]] = {}
         for entry in chunk:
             by_key.setdefault(entry.key, []).append(entry)
-        named: dict[Identity, list[tuple[bool, Mapping[str, Any]]]] = {}
+        named: dict[Entry, list[tuple[bool, Mapping[str, Any]]]] = {}
         strangers: list[str] = []
         for is_error, item in _items(answer):
             found = _match(item, asked, by_key)
             if found is None:
                 strangers.append(repr(item.get("Key"))[:120])
             else:
-                named.setdefault(found.identity, []).append((is_error, item))
+                named.setdefault(found, []).append((is_error, item))
         if strangers:
             # Something was done that nobody asked for, or another request was answered. Not to be repeated.
             for entry in chunk:
-                self._doubt(
-                    entry,
+                entry.doubt(
                     "Stranger",
                     f"the answer names {len(strangers)} key(s) not asked for: {strangers[0]}",
                 )
             return []
         again: list[Entry] = []
         for entry in chunk:
-            answers = named.get(entry.identity, [])
+            answers = named.get(entry, [])
             if len(answers) != 1:
                 how = "does not name it" if not answers else f"names it {len(answers)} times"
-                self._doubt(entry, "NotAnswered" if not answers else "Contradiction", f"the answer {how}")
+                entry.doubt("NotAnswered" if not answers else "Contradiction", f"the answer {how}")
                 again.append(entry)
                 continue
             is_error, item = answers[0]
@@ -313,24 +270,24 @@ class _Account:
                 code = str(item.get("Code") or "?")
                 again += self._one_error(entry, code, str(item.get("Message") or "")[:300], 0)
             else:
-                self._settle(entry, self._removed(entry, item))
+                entry.settle(self._removed(entry, item))
         return again
 
     def _one_error(self, entry: Entry, code: str, detail: str, status: int) -> list[Entry]:
         meaning = meaning_of(code, status)
         match meaning:
             case Meaning.ABSENT:
-                self._settle(entry, GONE)
+                entry.settle(GONE)
             case Meaning.CHANGED if entry.etag is not None and entry.version is None:
-                self._settle(entry, OVERWRITTEN)
+                entry.settle(OVERWRITTEN)
             case Meaning.DOUBT:
-                self._doubt(entry, code, detail)
+                entry.doubt(code, detail)
                 return [entry]
             case Meaning.BUSY:
-                self._fail(entry, code, detail)
+                entry.fail(code, detail)
                 return [entry]
             case _:
-                self._fail(entry, code, detail)
+                entry.fail(code, detail)
         return []
 
     def _removed(self, entry: Entry, item: Mapping[str, Any]) -> ItemOutcome:
@@ -346,21 +303,18 @@ class _Account:
             f"the bucket is versioned: a delete marker ({made}) hides the object, and its data is still there",
         )
 
-    def _settle(self, entry: Entry, outcome: ItemOutcome) -> None:
-        self._doubtful.discard(entry.identity)
-        self.outcomes[entry.identity] = outcome
 
-    def _doubt(self, entry: Entry, code: str, detail: str) -> None:
-        self._doubtful.add(entry.identity)
-        self.outcomes[entry.identity] = ItemOutcome(Outcome.UNKNOWN, code, detail)
-
-    def _fail(self, entry: Entry, code: str, detail: str) -> None:
-        # An earlier request for this key got no clear answer. That a later one was rejected does not undo it.
-        doubtful = entry.identity in self._doubtful
-        state = Outcome.UNKNOWN if doubtful else Outcome.FAILED
-        if doubtful:
-            detail = f"after a request without a clear answer: {detail}"
-        self.outcomes[entry.identity] = ItemOutcome(state, code, detail)
+def _is_plain(chunk: Sequence[Entry], answer: Mapping[str, Any]) -> bool:
+    """Whether an answer says of each entry, in the order of the request, that it is deleted, and nothing else."""
+    deleted = answer.get("Deleted") or ()
+    return (
+        not answer.get("Errors")
+        and len(deleted) == len(chunk)
+        and all(
+            item == {"Key": entry.key} and entry.version is None
+            for entry, item in zip(chunk, deleted, strict=True)
+        )
+    )
 
 
 def _items(answer: Mapping[str, Any]) -> Iterable[tuple[bool, Mapping[str, Any]]]:
@@ -381,7 +335,7 @@ def _match(
     key, version = item.get("Key"), item.get("VersionId") or None
     if not isinstance(key, str):
         return None
-    exact = asked.get((key, version))
+    exact = asked.get(key if version is None else (key, version))
     if exact is not None:
         return exact
     same = by_key.get(key, ())

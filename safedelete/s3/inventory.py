@@ -25,7 +25,7 @@ from urllib.parse import unquote_plus
 from safedelete.declare.inventory import Inventory
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.codes import SDK_ERRORS, store_error
-from safedelete.s3.delete import quoted
+from safedelete.s3.entry import quoted
 from safedelete.s3.listing import Listed, list_objects
 
 if TYPE_CHECKING:

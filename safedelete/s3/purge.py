@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from safedelete.core.item import ObjectRef
 from safedelete.core.outcome import DELETED, GONE, ItemOutcome, Outcome
 from safedelete.errors import StoreError
-from safedelete.s3.delete import OVERWRITTEN, quoted
+from safedelete.s3.delete import OVERWRITTEN
+from safedelete.s3.entry import quoted
 from safedelete.s3.versioning import versions_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from safedelete.declare.targets import Mode
 from safedelete.errors import StoreError
 from safedelete.ports import Clock, Gate, Presence
 from safedelete.s3.client import Connection
-from safedelete.s3.delete import OVERWRITTEN, contradictory, delete_objects, quoted
+from safedelete.s3.delete import OVERWRITTEN, delete_objects
 from safedelete.s3.effort import Effort
+from safedelete.s3.entry import contradictory, quoted
 from safedelete.s3.listing import written
 from safedelete.s3.lookup import ABSENT, Lookup, Sight
 from safedelete.s3.pace import DEFAULT_RATE, Pace
@@ -316,6 +317,7 @@ def _is_another(ref: ObjectRef, sight: Sight) -> bool:
         ref.version in (None, NULL)
         and ref.etag is not None
         and sight.presence is Presence.PRESENT
+        and sight.etag != ref.etag
         and (sight.etag is None or quoted(sight.etag) != quoted(ref.etag))
     )
 

@@ -530,6 +530,17 @@ def test_two_etags_for_one_key_delete_nothing(stub: StubS3) -> None:
     assert not stub.requests
 
 
+def test_a_version_named_with_two_etags_keeps_every_version_of_its_key(stub: StubS3) -> None:
+    items = [
+        ObjectRef("lies", "a", '"1"', "v1"),
+        ObjectRef("lies", "a", '"2"', "v1"),
+        ObjectRef("lies", "a", '"3"', "v2"),
+    ]
+    outcomes = run(stub, items)
+    assert {(o.state, o.code) for o in outcomes.values()} == {(Outcome.FAILED, "two-etags")}
+    assert not stub.requests
+
+
 def test_one_object_named_twice_is_asked_for_once(stub: StubS3) -> None:
     stub.put("lies", "a")
     items = [ObjectRef("lies", "a", size=1), ObjectRef("lies", "a", size=None)]
@@ -596,6 +607,36 @@ def test_the_current_version_stays_while_an_older_one_does() -> None:
         "v2": "deleted",
         "v3": "blocked",
         "v9": "deleted",
+    }
+
+
+def test_an_answer_in_another_order_settles_every_key_by_one_request() -> None:
+    client = Scripted(lambda entries: {"Deleted": [{"Key": e["Key"]} for e in reversed(entries)]})
+    outcomes = scripted(client, [ObjectRef("b", key) for key in "abc"])
+    assert {o.state for o in outcomes.values()} == {Outcome.DELETED}
+    assert len(client.asked) == 1
+
+
+def test_two_versions_answered_by_their_key_alone_stay_unknown() -> None:
+    items = [ObjectRef("b", "a", version=v) for v in ("v1", "v2", "v3")]
+    outcomes = scripted(Scripted(lambda entries: {"Deleted": [{"Key": "a"} for _ in entries]}), items)
+    assert {outcomes[ref].state for ref in items[:2]} == {Outcome.UNKNOWN}
+    assert outcomes[items[2]].state is Outcome.BLOCKED
+
+
+def test_a_marker_among_plain_answers_in_the_order_of_the_request_is_noticed() -> None:
+    def answer(entries: Any) -> Any:
+        return {
+            "Deleted": [
+                {"Key": e["Key"], **({"DeleteMarker": True} if e["Key"] == "b" else {})} for e in entries
+            ]
+        }
+
+    outcomes = scripted(Scripted(answer), [ObjectRef("b", key) for key in "abc"])
+    assert {r.key: o.state.value for r, o in outcomes.items()} == {
+        "a": "deleted",
+        "b": "failed",
+        "c": "deleted",
     }
 
 

@@ -24,6 +24,7 @@ from safedelete.phases.verify import verify
 from safedelete.ports import Lease, RunChange, RunRecord
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.ending import failed_early, failed_late, unsealed, verdict
+from safedelete.runner.heap import settled_heap
 from safedelete.runner.items import failed_items
 from safedelete.runner.report import Report
 from safedelete.runner.review import approval_of, executable
@@ -59,6 +60,7 @@ def dry_run(ctx: PurgeContext) -> Report:
     return report
 
 
+@settled_heap()
 def save(ctx: PurgeContext) -> Report:
     """Plan and seal for review; :func:`execute_sealed` runs it later. Writes to the ledger; deletes nothing.
 
@@ -87,6 +89,7 @@ def save(ctx: PurgeContext) -> Report:
         lease.release()
 
 
+@settled_heap()
 def run(ctx: PurgeContext) -> Report:
     """Run the whole purge: take over what an earlier run left, plan, decide, prove, seal, execute, verify. Deletes.
 
@@ -118,6 +121,7 @@ def run(ctx: PurgeContext) -> Report:
         lease.release()
 
 
+@settled_heap()
 def execute_sealed(ctx: PurgeContext, run: str) -> Report:
     """Execute one sealed plan: a saved one the guard approved, or a refused one that a person approved. Deletes.
 

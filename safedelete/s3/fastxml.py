@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from xml.parsers import expat
 
@@ -71,11 +71,20 @@ def _cut_out(body: bytes, records: tuple[str, ...], fields: frozenset[str]) -> F
     found: dict[str, list[Record]] = {}
     # Every ETag has two; written so they stand for themselves, and nothing else begins with them.
     frame = body.decode("utf-8").replace("&#34;", '"').replace("&quot;", '"')
+    entities = "&" in frame
     for name in records:
         found[name] = cut = []
         before, *pieces = frame.split(f"<{name}>")
         rest = [before]
+        alike = _alike(pieces[0], name, fields) if pieces else None
         for piece in pieces:
+            match = alike and alike.fullmatch(piece)
+            if match:
+                record: Record = match.groupdict()
+                if entities and "&" in piece:
+                    record = {key: _unescaped(value) for key, value in record.items()}
+                cut.append(record)
+                continue
             inside, closed, after = piece.partition(f"</{name}>")
             pairs = pattern.findall(inside)
             record = {key: _unescaped(value) if "&" in value else value for key, value in pairs}
@@ -87,6 +96,25 @@ def _cut_out(body: bytes, records: tuple[str, ...], fields: frozenset[str]) -> F
     # Records that were not cut out stand out in what is left.
     left = _by_element(frame.encode(), records, fields)
     return None if any(left.records.values()) else Flat(left.root, found, left.scalars)
+
+
+_FLAT: Final = re.compile(r"<(\w+)>[^<]*</\1>")
+
+
+def _alike(piece: str, name: str, fields: frozenset[str]) -> re.Pattern[str] | None:
+    """Return what matches records with the very elements that this one has; most of an answer's are alike."""
+    inside, _, _ = piece.partition(f"</{name}>")
+    elements = _FLAT.findall(inside)
+    return None if len(set(elements)) < len(elements) else _shaped(name, tuple(elements), fields)
+
+
+@lru_cache(maxsize=64)
+def _shaped(name: str, elements: tuple[str, ...], fields: frozenset[str]) -> re.Pattern[str]:
+    values = (f"(?P<{element}>[^<]*)" if element in fields else "[^<]*" for element in elements)
+    shape = "".join(
+        f"<{element}>{value}</{element}>" for element, value in zip(elements, values, strict=True)
+    )
+    return re.compile(f"{shape}</{name}>")
 
 
 @cache

@@ -259,7 +259,7 @@ class Lookup:
 
 
 def _sight(item: Listed) -> Sight:
-    return Sight(Presence.PRESENT, item.etag, modified=item.modified)
+    return Sight(Presence.PRESENT, item.etag, "", "", item.modified)
 
 
 def _common_folder(keys: Sequence[str]) -> str:

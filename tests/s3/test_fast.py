@@ -34,7 +34,9 @@ def documents(draw: st.DrawFn) -> str:
             return f"<![CDATA[{text.replace(']]>', '')}]]>"
         if kind == 1:
             return "".join(f"&#{ord(c)};" if c not in "\x00" else c for c in text)
-        return escape(text, {'"': "&quot;"} if kind < 5 else {}).replace("\r", "&#xD;" if kind < 7 else "\r")
+        return escape(text, {'"': "&quot;" if kind < 3 else "&#34;"} if kind < 5 else {}).replace(
+            "\r", "&#xD;" if kind < 7 else "\r"
+        )
 
     def element(name: str) -> str:
         extra = draw(st.sampled_from(["", "", "", "", "", "", " ", ' a="b"']))
@@ -43,11 +45,12 @@ def documents(draw: st.DrawFn) -> str:
     parts = [HEAD]
     for _ in range(draw(st.integers(0, 4))):
         kind = draw(
-            st.sampled_from(["record", "record", "record", "scalar", "gap", "comment", "nested", "empty"])
+            st.sampled_from(["record", "record", "alike", "scalar", "gap", "comment", "nested", "empty"])
         )
-        if kind == "record":
+        if kind in ("record", "alike"):
             names = draw(st.lists(st.sampled_from(["Key", "Size", "ETag", "Owner", "Keys"]), max_size=4))
-            parts.append(f"<Contents>{''.join(map(element, names))}</Contents>")
+            times = 1 if kind == "record" else 3
+            parts += [f"<Contents>{''.join(map(element, names))}</Contents>" for _ in range(times)]
         elif kind == "scalar":
             parts.append(element("IsTruncated"))
         elif kind == "nested":
@@ -68,6 +71,27 @@ def test_cutting_out_reads_what_element_by_element_reads(document: str) -> None:
     if "<Owner><Key" not in document:
         assert found.records == slow.records
     assert (found.root, found.scalars) == (slow.root, slow.scalars)
+
+
+def test_records_that_are_not_like_the_first_are_read_as_they_are() -> None:
+    first, second = "<Key>a</Key><Size>1</Size>", "<Size>2</Size><Key>b&amp;quot;&#34;</Key>"
+    third, fourth = "<Key>c</Key>", "<Key>d</Key><Size>4</Size>stray"
+    fifth = "<Key>&lt;&#34;&amp;lt;</Key><Size>5</Size>"
+    body = (
+        HEAD
+        + "".join(f"<Contents>{inside}</Contents>" for inside in (first, second, third, fourth, first))
+        + "</R>"
+    )
+    found = _cut_out(body.encode(), RECORDS, FIELDS)
+    assert found is not None
+    assert found.records["Contents"] == [
+        {"Key": "a", "Size": "1"},
+        {"Size": "2", "Key": 'b&quot;"'},
+        {"Key": "c"},
+        {"Key": "d", "Size": "4"},
+        {"Key": '<"&lt;', "Size": "5"},
+        {"Key": "c"},
+    ]
 
 
 def test_a_plain_answer_is_cut_out() -> None:

@@ -243,7 +243,8 @@ class Struck(Case):
             self._must("the struck run", nothing_went_after(striker.found, self._now, striker.begun))
         self._went("the struck run", before, runs)
         if ended.status == 7:
-            self._told |= {run.run for run in runs}
+            # A store in trouble ends a run with 7 as well; the next one goes on with it, and tells of all that it was to do.
+            self._told |= {run.run for run in runs if all(claim.state != "open" for claim in run.claims)}
         if ended.status == 0:
             self._settled("the struck run", runs, 0)
         return self._writes(point)

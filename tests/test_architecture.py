@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import safedelete
+import safedelete.errors
 
 PACKAGE = Path(safedelete.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
@@ -179,3 +180,21 @@ def test_no_error_is_swallowed_unseen() -> None:
         and all(isinstance(statement, ast.Pass) for statement in node.body)
     }
     assert not swallowed
+
+
+def test_every_error_says_what_to_do_next() -> None:
+    ours = {
+        name
+        for name, found in vars(safedelete.errors).items()
+        if isinstance(found, type) and issubclass(found, safedelete.errors.SafeDeleteError)
+    }
+    silent = [
+        f"{name_of(file)}:{node.lineno}"
+        for file in FILES
+        # Its stores say what the real ones say, to a test's author.
+        if not name_of(file).startswith("testing/memory/")
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ours
+        if not any(keyword.arg in ("hint", None) for keyword in node.keywords)
+    ]
+    assert silent == []

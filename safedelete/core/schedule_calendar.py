@@ -71,6 +71,7 @@ def calendar_event(text: str) -> tuple[Pattern, str | None]:
                 text,
                 f"the time is {parts[0]!r}; allowed is hour:minute or hour:minute:second, each '*', or a list of "
                 "values, ranges a..b and steps a/n.",
+                "For example 03:15, or 0/6:00 for every six hours.",
             )
         parts.pop(0)
     if parts and _ZONE.fullmatch(parts[-1]):
@@ -107,7 +108,9 @@ def _days(week: str | None, dates: re.Match[str] | None, text: str) -> Days:
         match = _ITEM.fullmatch(item)
         if not match or match["b"]:
             refuse(
-                text, f"{dates['day']!r} after '~' is not a list of days counted from the end of the month."
+                text,
+                f"{dates['day']!r} after '~' is not a list of days counted from the end of the month.",
+                "For example *-*~1 for the last day of each month.",
             )
         first = number(match["a"], _BACK, text)
         # systemd repeats towards the end of the month: ~7/1 is the last seven days.
@@ -126,6 +129,7 @@ def _weekdays(given: str, text: str) -> frozenset[int]:
             refuse(
                 text,
                 f"the weekdays are {given!r}; allowed are Mon to Sun, as lists and ranges such as Mon..Fri.",
+                "For example Mon..Fri *-*-* 03:15:00.",
             )
         first = number(match[1], _WEEKDAY, text)
         last = number(match[2], _WEEKDAY, text) if match[2] else first
@@ -157,6 +161,7 @@ def _values(given: str, field: Field, text: str) -> frozenset[int]:
                 text,
                 f"the {field.name} is {given!r}; allowed are '*', or {field.allowed} as lists, ranges a..b and "
                 "steps a/n.",
+                "For example *-*-* 03:15:00.",
             )
         first = number(match["a"], field, text)
         last = number(match["b"], field, text) if match["b"] else field.high if match["step"] else first

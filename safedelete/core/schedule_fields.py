@@ -183,7 +183,10 @@ _ITEM: Final = re.compile(
 )
 
 
-def refuse(text: str, what: str, hint: str = "") -> NoReturn:
+_FORMS: Final = "At 03:15 each day: cron(15 3 * * ? *), 15 3 * * * or *-*-* 03:15:00."
+
+
+def refuse(text: str, what: str, hint: str) -> NoReturn:
     """Raise the error of a schedule that cannot be read."""
     raise ConfigError(f"Schedule {text!r}: {what}", hint=hint)
 
@@ -204,6 +207,7 @@ def numbers(given: str, field: Field, text: str, *, open_step: bool) -> frozense
             refuse(
                 text,
                 f"the {field.name} is {given!r}; allowed are {field.allowed}, as lists, ranges and steps.",
+                _FORMS,
             )
         first, last = field.low, field.high
         if not match["star"]:
@@ -233,7 +237,7 @@ def number(given: str, field: Field, text: str) -> int:
     names = field.names or {}
     value = names[given.lower()] if given.lower() in names else int(given) if given.isdecimal() else -1
     if not field.low <= value <= field.high:
-        refuse(text, f"the {field.name} is {given!r}; allowed are {field.allowed}.")
+        refuse(text, f"the {field.name} is {given!r}; allowed are {field.allowed}.", _FORMS)
     return value
 
 

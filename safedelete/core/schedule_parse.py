@@ -110,7 +110,11 @@ def _aws_dates(given: str, text: str) -> Days:
         return Days(last_workday=True)
     if match := re.fullmatch(r"L-([0-9]{1,2})", given):
         if not 1 <= int(match[1]) <= 30:
-            refuse(text, f"the day of the month is {given!r}; allowed after 'L-' are 1 to 30.")
+            refuse(
+                text,
+                f"the day of the month is {given!r}; allowed after 'L-' are 1 to 30.",
+                "L is the last day of the month, L-1 the one before.",
+            )
         return Days(before_last=frozenset({int(match[1])}))
     if match := re.fullmatch(r"([0-9]{1,2})W", given):
         return Days(nearest=frozenset({number(match[1], DATE, text)}))
@@ -133,10 +137,18 @@ def _aws_week(given: str, text: str) -> Days:
     if match := re.fullmatch(r"([0-9]|[A-Z]{3})#([0-9]+)", given):
         place = int(match[2])
         if not 1 <= place <= 5:
-            refuse(text, f"the day of the week is {given!r}; allowed after '#' are 1 to 5.")
+            refuse(
+                text,
+                f"the day of the week is {given!r}; allowed after '#' are 1 to 5.",
+                "For example 2#1 (first Monday); for the last one write 2L.",
+            )
         return Days(nth=frozenset({(_monday_first(number(match[1], _AWS_WEEKDAY, text)), place)}))
     if "#" in given:
-        refuse(text, f"the day of the week is {given!r}; a '#' stands alone, as in 2#1 (first Monday).")
+        refuse(
+            text,
+            f"the day of the week is {given!r}; a '#' stands alone, as in 2#1 (first Monday).",
+            "Declare a job for each of them.",
+        )
     return Days(
         weekdays=frozenset(_monday_first(day) for day in numbers(given, _AWS_WEEKDAY, text, open_step=True))
     )
@@ -158,7 +170,7 @@ def rate(text: str) -> timedelta:
         )
     value, unit, plural = int(match[1]), match[2].lower(), match[3]
     if value < 1:
-        refuse(text, f"the rate's value is {value}; it must be at least 1.")
+        refuse(text, f"the rate's value is {value}; it must be at least 1.", "For example rate(1 day).")
     if bool(plural) != (value != 1):
         refuse(
             text,
@@ -167,5 +179,9 @@ def rate(text: str) -> timedelta:
         )
     minutes = {"minute": 1, "hour": 60, "day": 1440}[unit] * value
     if minutes > _LONGEST // timedelta(minutes=1):
-        refuse(text, f"the rate is {value} {unit}{plural}; the longest allowed is {_LONGEST.days} days.")
+        refuse(
+            text,
+            f"the rate is {value} {unit}{plural}; the longest allowed is {_LONGEST.days} days.",
+            "Write it as cron(...), with a month and a day.",
+        )
     return timedelta(minutes=minutes)

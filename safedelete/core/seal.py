@@ -91,7 +91,8 @@ def _document(batch: RowBatch | ObjectBatch) -> dict[str, Any]:
     widths = {len(row.key) for row in batch.rows}
     if len(widths) > 1:
         raise LedgerError(
-            f"The keys of one batch have {sorted(widths)} columns; a primary key has one width."
+            f"The keys of one batch have {sorted(widths)} columns; a primary key has one width.",
+            hint="Nothing was sealed. This is a defect: report it with the definition of the table.",
         )
     document = {
         "v": FORMAT,

@@ -50,7 +50,10 @@ class S3Endpoint:
             )
         for name, switch in (("path_style", self.path_style), ("content_md5", self.content_md5)):
             if not isinstance(switch, bool) and not (switch is None and name == "path_style"):
-                raise ConfigError(f"S3Endpoint({name}={switch!r}): must be True or False.")
+                raise ConfigError(
+                    f"S3Endpoint({name}={switch!r}): must be True or False.",
+                    hint="Leave it out for the usual way.",
+                )
         if self.owner is not None and (not isinstance(self.owner, str) or not _ACCOUNT.fullmatch(self.owner)):
             raise ConfigError(
                 f"S3Endpoint(owner={self.owner!r}): must be an account id of 12 digits, as text.",

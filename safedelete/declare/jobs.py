@@ -257,7 +257,8 @@ def job(
     def declare(function: JobFunction) -> Job:
         if not callable(function):
             raise ConfigError(
-                f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function."
+                f"{where}: it decorates {function!r}, a {type(function).__name__}; it takes a function.",
+                hint="Put it right above a def.",
             )
         check_function(function, where)
         return Job(checked, schedule, timeout, function, tz, grace, lock=lock, allow_ddl=allow_ddl)
@@ -272,7 +273,10 @@ def _replicas(given: object, where: str) -> tuple[Engine | URL | str, ...]:
     several = given if isinstance(given, (list, tuple)) else [given]
     found = [check_database(replica, where) for replica in several]
     if None in found:
-        raise ConfigError(f"{where}: replicas={given!r}; must be a list of Engines or URLs.")
+        raise ConfigError(
+            f"{where}: replicas={given!r}; must be a list of Engines or URLs.",
+            hint="Leave it out where no lag is to be waited for.",
+        )
     return tuple(replica for replica in found if replica is not None)
 
 

@@ -97,7 +97,9 @@ class S3Orphans:
         self.columns = _columns(referenced_by, where)
         self.mode = check_mode(mode, "S3Orphans")
         if not isinstance(missing_ok, bool):
-            raise ConfigError(f"{where}: missing_ok={missing_ok!r}; must be True or False.")
+            raise ConfigError(
+                f"{where}: missing_ok={missing_ok!r}; must be True or False.", hint="Leave it out for False."
+            )
         self.missing_ok = missing_ok
         self.max_delete_rate = check_rate(max_delete_rate, where)
         self.require_conditional = check_canary(require_conditional, f"S3Orphans({bucket!r}")

@@ -168,7 +168,10 @@ def _sizes(least: object, most: object, where: str) -> tuple[int | None, int | N
             found.append(size)
     low, high = found
     if low is not None and high is not None and low > high:
-        raise ConfigError(f"{where}: min_size={low:,} is above max_size={high:,}, which no object meets.")
+        raise ConfigError(
+            f"{where}: min_size={low:,} is above max_size={high:,}, which no object meets.",
+            hint="Exchange the two.",
+        )
     return low, high
 
 

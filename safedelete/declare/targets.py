@@ -71,7 +71,8 @@ class S3Keys:
         self.require_conditional = check_canary(require_conditional, f"S3Keys({bucket!r}")
         if not columns and prefix is None:
             raise ConfigError(
-                f"S3Keys({bucket!r}): name at least one column that holds an object key, or prefix=."
+                f"S3Keys({bucket!r}): name at least one column that holds an object key, or prefix=.",
+                hint=f"For example S3Keys({bucket!r}, Upload.s3_key).",
             )
         self.columns = tuple(_column(c, f"S3Keys({bucket!r})") for c in columns)
         self.prefix = None if prefix is None else _column(prefix, f"S3Keys({bucket!r}, prefix=...)")
@@ -81,7 +82,10 @@ class S3Keys:
                 hint="Declare one S3Keys per key column: owns=[S3Keys(...), S3Keys(...)].",
             )
         if shared not in (None, True, False):
-            raise ConfigError(f"S3Keys({bucket!r}, shared={shared!r}): must be True, False or None.")
+            raise ConfigError(
+                f"S3Keys({bucket!r}, shared={shared!r}): must be True, False or None.",
+                hint="Leave it out unless no two rows can ever name one object.",
+            )
         self.shared = shared
         self.etag = None if etag is None else _column(etag, "S3Keys(etag=...)")
         self.size = None if size is None else _column(size, "S3Keys(size=...)")
@@ -128,7 +132,9 @@ class Rows:
             )
         for option, value in (("anytime", anytime), ("allow_unindexed_fk", allow_unindexed_fk)):
             if not isinstance(value, bool):
-                raise ConfigError(f"{where}: {option}={value!r}; must be True or False.")
+                raise ConfigError(
+                    f"{where}: {option}={value!r}; must be True or False.", hint="Leave it out for False."
+                )
         check_predicates(predicates, self.table, where, anytime=anytime)
         self.predicates: tuple[ColumnElement[bool], ...] = tuple(predicates)
         self.age_tests: tuple[AgeTest, ...] = age_tests(self.predicates)
@@ -194,7 +200,7 @@ def check_prefix(bucket: str, prefix: object, where: str, *, whole_bucket: bool,
     """Return a key prefix as leading characters, or say what is wrong with it."""
     named = f"{where}({bucket!r}, {prefix!r})"
     if not isinstance(prefix, str):
-        raise ConfigError(f"{named}: the prefix must be text.")
+        raise ConfigError(f"{named}: the prefix must be text.", hint='For example "uploads/tmp".')
     if prefix.startswith("/") and not exact_prefix:
         raise ConfigError(
             f"{named}: a key seldom starts with '/'; a leading slash matches nothing else.",
@@ -261,10 +267,14 @@ def _table(entity: object) -> Table:
         local = mapper.local_table
     except (NoInspectionAvailable, AttributeError) as error:
         raise ConfigError(
-            f"Rows({entity!r}): the first argument must be an ORM model or a Table; it is a {type(entity).__name__}."
+            f"Rows({entity!r}): the first argument must be an ORM model or a Table; it is a {type(entity).__name__}.",
+            hint="For example Rows(Upload, older_than(Upload.created_at, days=90)).",
         ) from error
     except SQLAlchemyError as error:
-        raise ConfigError(f"Rows({entity!r}): the model cannot be mapped: {error}.") from error
+        raise ConfigError(
+            f"Rows({entity!r}): the model cannot be mapped: {error}.",
+            hint="Correct the model, or pass its Table.",
+        ) from error
     if not isinstance(local, Table):
         raise ConfigError(
             f"Rows({entity!r}): the model maps {type(local).__name__}, not a table.",
@@ -284,7 +294,10 @@ def _owned(owns: object, where: str) -> tuple[S3Keys, ...]:
     several = owns if isinstance(owns, (list, tuple)) else (owns,)
     for keys in several:
         if not isinstance(keys, S3Keys):
-            raise ConfigError(f"{where}: owns= takes S3Keys, or a list of them; it was given {owns!r}.")
+            raise ConfigError(
+                f"{where}: owns= takes S3Keys, or a list of them; it was given {owns!r}.",
+                hint="For example owns=S3Keys(bucket, Upload.s3_key).",
+            )
     return tuple(several)
 
 
@@ -292,7 +305,8 @@ def _column(column: object, where: str) -> ColumnElement[Any]:
     inner = column.__clause_element__() if hasattr(column, "__clause_element__") else column
     if not isinstance(inner, ColumnElement):
         raise ConfigError(
-            f"{where}: {column!r} is a {type(column).__name__}, not a column or SQL expression."
+            f"{where}: {column!r} is a {type(column).__name__}, not a column or SQL expression.",
+            hint="Name the column of the model or table, for example Upload.s3_key.",
         )
     return inner
 

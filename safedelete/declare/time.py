@@ -149,7 +149,10 @@ def older_than(
             hint="For example age=timedelta(days=90), or days=90.",
         )
     if age is not None and parts:
-        raise ConfigError(f"older_than({_name(column)}): give either age= or its parts, not both.")
+        raise ConfigError(
+            f"older_than({_name(column)}): give either age= or its parts, not both.",
+            hint="For example days=90 alone.",
+        )
     total = parts if age is None else age
     if total > _OLDEST:
         raise ConfigError(
@@ -232,7 +235,8 @@ def _parts(column: TimeColumn, **parts: float) -> timedelta:
         return timedelta(**parts)
     except OverflowError as error:
         raise ConfigError(
-            f"older_than({_name(column)}, {parts}): longer than the calendar, {error}."
+            f"older_than({_name(column)}, {parts}): longer than the calendar, {error}.",
+            hint="Check the unit: days=90 is three months.",
         ) from error
 
 
@@ -279,7 +283,8 @@ def _expression(column: object, verb: str) -> ColumnElement[Any]:
     if not isinstance(inner, ColumnElement):
         raise ConfigError(
             f"{verb}({column!r}): the first argument must be a column, for example Upload.created_at; "
-            f"it is a {type(column).__name__}."
+            f"it is a {type(column).__name__}.",
+            hint="A text or a relationship is none: name the column of the model or table.",
         )
     return inner
 
@@ -296,7 +301,10 @@ def _shape(expression: ColumnElement[Any], unit: Unit | None, where: str) -> Sha
             )
         return unit
     if unit is not None:
-        raise ConfigError(f"{where}: unit={unit!r} is for integer columns; this one is {expression.type!r}.")
+        raise ConfigError(
+            f"{where}: unit={unit!r} is for integer columns; this one is {expression.type!r}.",
+            hint="Leave unit= out.",
+        )
     if isinstance(kind, types.DateTime):
         return "aware" if kind.timezone else "naive"
     if isinstance(kind, types.Date):

@@ -254,7 +254,9 @@ def check_image(image: str, ecs: Ecs) -> None:
         TypeAdapter(Image).validate_python(image)
     except ValidationError as error:
         [one] = error.errors()
-        raise ConfigError(f"The image {image!r}: {one['msg']}.") from error
+        raise ConfigError(
+            f"The image {image!r}: {one['msg']}.", hint="Name it by tag or digest, as docker pull takes it."
+        ) from error
     allowed, needed = ecs.pulled, ecs.repository_of(image)
     if ecs.execution_role is not None or needed is None or _within(needed, allowed or ""):
         return

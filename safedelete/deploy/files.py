@@ -66,7 +66,10 @@ def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> lis
             finally:
                 scratch.unlink(missing_ok=True)
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}.") from error
+            raise ConfigError(
+                f"{path}: cannot be written: {error.strerror}.",
+                hint="Check the folder's permissions and the room on its disk, then render again.",
+            ) from error
     return list(changed)
 
 
@@ -118,4 +121,6 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}.") from error
+        raise ConfigError(
+            f"{path}: cannot be read: {error}.", hint="Check its permissions, or render into an empty folder."
+        ) from error

@@ -92,13 +92,21 @@ def read(path: Path) -> Spec:
             "docs/reference/safedelete-toml.md lists its keys.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}.") from error
+        raise ConfigError(
+            f"{path}: cannot be read: {error}.", hint="Check its permissions; it is UTF-8 text."
+        ) from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}.") from error
+        raise ConfigError(
+            f"{path}: is not TOML: {error}.",
+            hint="docs/reference/safedelete-toml.md lists its keys, with an example.",
+        ) from error
     try:
         return Spec.model_validate(found)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_said(error)}") from error
+        raise ConfigError(
+            f"{path}: {_said(error)}",
+            hint="docs/reference/safedelete-toml.md lists its keys, with an example.",
+        ) from error
 
 
 def _said(error: ValidationError) -> str:

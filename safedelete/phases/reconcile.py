@@ -181,7 +181,10 @@ def _look_for_objects(place: Place, found: Reconciled, refs: Sequence[ObjectRef]
     left = place.remaining(refs)
     unseen = next((ref for ref in refs if left.get(ref) is Presence.UNKNOWN), None)
     if unseen is not None:
-        raise StoreError(f"Whether s3://{unseen.bucket}/{unseen.key} is there could not be asked for.")
+        raise StoreError(
+            f"Whether s3://{unseen.bucket}/{unseen.key} is there could not be asked for.",
+            hint="Check the bucket and s3:GetObject on that key, and run it again.",
+        )
     absent = [ref for ref in refs if ref not in left]
     named = frozenset(place.references.named(absent)) if absent else frozenset()
     for ref in absent:

@@ -238,6 +238,7 @@ def approval_of(ctx: PurgeContext, record: RunRecord) -> Approval | None:
     if approval is None:
         raise RefusedError(
             f"Run {record.run} was refused and nobody has approved it.",
+            hint=f"Look at it with `safedelete show {record.run}`, then `safedelete approve` it.",
             run=record.run,
         )
     if approval.expires_at <= ctx.clock.now():

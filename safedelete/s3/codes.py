@@ -29,13 +29,15 @@ SDK_ERRORS: Final = (
     OSError,
     RuntimeError,
     AttributeError,
+    TypeError,
     ValueError,
     LookupError,
 )
 """Everything boto3 raises for a request that failed, was not understood, or was never sent.
 
-It looks into an answer without asking whether what it looks for is in it: an empty ``<Error/>`` is an AttributeError, a size
-that is no number a ValueError, an encoded listing with an entry that has no key a KeyError.
+It looks into an answer without asking whether what it looks for is in it: an empty ``<Error/>`` is an AttributeError, an
+element within an error's code a TypeError, a size that is no number a ValueError, an encoded listing with an entry that has
+no key a KeyError.
 
 An endpoint that answers all requests with a redirect makes it ask for the bucket's region in a circle, until it runs out of
 stack; and new credentials that have expired already are a RuntimeError.

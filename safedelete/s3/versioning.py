@@ -163,7 +163,10 @@ def versions_of(client: S3Client, bucket: str, keys: Iterable[str]) -> dict[str,
     found: dict[str, tuple[ObjectRef, ...]] = {}
     for key in dict.fromkeys(keys):
         if not key:
-            raise StoreError("An empty key would name every object of the bucket; nothing was listed.")
+            raise StoreError(
+                "An empty key would name every object of the bucket; nothing was listed.",
+                hint="A row names no object: set its key column to NULL.",
+            )
         mine: list[ListedVersion] = []
         for page in list_versions(client, bucket, key):
             mine += [entry for entry in page if entry.key == key]

@@ -296,7 +296,10 @@ def _engine(url: URL, given: Engine | None, backend: Backend) -> Engine:
             hint='Install it: pip install "safedelete-purge[postgres]" or "safedelete-purge[mysql]".',
         ) from error
     except (ArgumentError, TypeError) as error:
-        raise ConfigError(f"{describe(url)}: {error}.") from error
+        raise ConfigError(
+            f"{describe(url)}: {error}.",
+            hint="Write the URL as SQLAlchemy takes it: postgresql+psycopg://user@host/database.",
+        ) from error
     backend.prepare_engine(engine)
     return engine
 

@@ -159,7 +159,7 @@ def _ended(job: Declared, record: RunRecord, ledger: Ledger, *, who: str, reason
 def _function_ended(name: str, record: RunRecord, ledger: Ledger, *, who: str, reason: str) -> Report:
     """End a function's run that nothing goes on with anyhow; one that may be at work has only been told."""
     if record.state in UNFINISHED:
-        raise LockHeldError("It may be at work.", holder=record.owner)
+        raise LockHeldError("It may be at work.", holder=record.owner, hint="Ask again when it has ended.")
     if record.state not in RESUMABLE:
         raise StalePlanError(
             f"Run {record.run} is {record.state.value}; only a run that has not ended can be cancelled.",

@@ -106,9 +106,10 @@ def said_gone(body: bytes) -> Counter[str]:
     return found
 
 
-# What has been found: an error without anything in it, and an encoding that nobody knows.
+# What has been found: an error with nothing in it or an element in its code, and an encoding that nobody knows.
 @FUZZ
 @example([(403, HEAD + b"<Error></Error>" + TAIL)])
+@example([(403, HEAD + b"<Error><Code><Key>a</Key></Code></Error>" + TAIL)])
 @example([(200, DELETED.replace(b"UTF-8", b"no-such-8"))])
 @given(st.lists(st.tuples(STATUSES, st.one_of(WHOLE, edited(DELETED, WORDS))), min_size=1, max_size=3))
 def test_only_what_a_whole_answer_names_counts_as_deleted(answers: list[tuple[int, bytes]]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safedelete.core.item import ObjectRef, SealedRow
@@ -60,6 +60,7 @@ LINES = JOBS.splitlines(keepends=True)
 
 
 @FUZZ
+@example(text=JOBS.replace(b'"15 3', b'"(15 3'))
 @given(
     text=st.one_of(
         edited(JOBS, CODE),

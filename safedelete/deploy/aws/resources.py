@@ -92,7 +92,10 @@ def deployment(declared: Sequence[Declared], ecs: Ecs, environment: str, image: 
     """
     unknown = sorted(ecs.policies.keys() - {job.name for job in declared})
     if unknown:
-        raise ConfigError(f"ecs.policies names {', '.join(unknown)}, which the job file does not declare.")
+        raise ConfigError(
+            f"ecs.policies names {', '.join(unknown)}, which the job file does not declare.",
+            hint="Correct the name, or leave the entry out.",
+        )
     jobs = deployed(declared)
     tasks = {
         job.name: task_definition(job, ecs, environment, revision_of(origin), image)

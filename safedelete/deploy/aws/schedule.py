@@ -28,7 +28,10 @@ def schedule(job: Deployed, ecs: Ecs, task: Any) -> dict[str, Any]:
     names = Names(ecs)
     zone = job.schedule.zone
     if len(zone) > ZONE:
-        raise ConfigError(f"{job.name}: the time zone {zone} has {len(zone)} letters; AWS takes {ZONE}.")
+        raise ConfigError(
+            f"{job.name}: the time zone {zone} has {len(zone)} letters; AWS takes {ZONE}.",
+            hint="Name another zone with the same clock.",
+        )
     return {
         "Name": job.name,
         "GroupName": names.group,

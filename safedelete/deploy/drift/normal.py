@@ -122,7 +122,10 @@ def document(policy: Mapping[str, Any] | str) -> dict[str, Any]:
         read = json.loads(policy) if isinstance(policy, str) else policy
         return _statements(read)
     except (ValueError, AttributeError, TypeError) as error:
-        raise StoreError("AWS answered with a policy document that cannot be read.") from error
+        raise StoreError(
+            "AWS answered with a policy document that cannot be read.",
+            hint="Check AWS_ENDPOINT_URL and any proxy in between, and look at the role's policies.",
+        ) from error
 
 
 def _statements(policy: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,9 @@ class Rows:
             touches any other table outside the planned cascades is rolled back.
         allow_unindexed_fk: Accept foreign keys to this table whose child column has no index, so that each deleted row
             makes the database read the whole child table. Without it such a purge is refused when it is planned.
+        allow_unseen: Accept, on MariaDB and MySQL, that the role may not see every table that references this one (no PROCESS),
+            or what the table's triggers do (no TRIGGER): rows that go there by a cascade, or are written there, are in no plan
+            and held against none. Without it the preflight stops such a run.
 
     Raises:
         ConfigError: No predicate, no time test, no primary key, or a predicate that names another table.
@@ -118,6 +121,7 @@ class Rows:
         anytime: bool = False,
         may_touch: Sequence[str] = (),
         allow_unindexed_fk: bool = False,
+        allow_unseen: bool = False,
     ) -> None:
         self.table = _table(entity)
         where = f"Rows({self.table.name})"
@@ -126,7 +130,11 @@ class Rows:
                 f"{where}: the table has no primary key, so a planned row cannot be told from another like it.",
                 hint="Add a primary key, or declare the unique key as primary_key=True in the model.",
             )
-        for option, value in (("anytime", anytime), ("allow_unindexed_fk", allow_unindexed_fk)):
+        for option, value in (
+            ("anytime", anytime),
+            ("allow_unindexed_fk", allow_unindexed_fk),
+            ("allow_unseen", allow_unseen),
+        ):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}: {option}={value!r}; must be True or False.")
         check_predicates(predicates, self.table, where, anytime=anytime)
@@ -166,6 +174,7 @@ class Rows:
             )
         self.may_touch = tuple(may_touch)
         self.allow_unindexed_fk = allow_unindexed_fk
+        self.allow_unseen = allow_unseen
 
     @property
     def name(self) -> str:

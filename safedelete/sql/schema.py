@@ -208,18 +208,18 @@ class _Reader:
         indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
-        for space in self._schemas():
+        for space, names in self._spaces():
             if self.dialect != "sqlite":
-                for table, found in self._multi("get_multi_foreign_keys", space):
+                for table, found in self._multi("get_multi_foreign_keys", space, names):
                     if table not in partitions:
                         foreign += [self._foreign(table, fk) for fk in found]
-            for table, key in self._multi("get_multi_pk_constraint", space):
+            for table, key in self._multi("get_multi_pk_constraint", space, names):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
-            for table, found in self._multi("get_multi_indexes", space):
+            for table, found in self._multi("get_multi_indexes", space, names):
                 indexes[table] = tuple(
                     tuple(index["column_names"]) for index in found if self._finds(table, index)
                 )
-            for table, found in self._multi("get_multi_unique_constraints", space):
+            for table, found in self._multi("get_multi_unique_constraints", space, names):
                 indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
         if self.dialect == "sqlite":
             foreign = self._sqlite_foreign_keys(keys)
@@ -237,31 +237,43 @@ class _Reader:
             kind=kind,
         )
 
-    def _multi(self, method: str, space: str | None) -> list[tuple[TableName, Any]]:
-        answer = getattr(self.inspector, method)(schema=space, kind=ObjectKind.TABLE, scope=ObjectScope.ANY)
+    def _multi(self, method: str, space: str | None, names: list[str] | None) -> list[tuple[TableName, Any]]:
+        answer = getattr(self.inspector, method)(
+            schema=space, filter_names=names, kind=ObjectKind.TABLE, scope=ObjectScope.ANY
+        )
         return [((schema or self.default, name), value) for (schema, name), value in answer.items()]
 
-    def _schemas(self) -> list[str | None]:
+    def _spaces(self) -> list[tuple[str | None, list[str] | None]]:
+        """Return the schemas to read, and which of their tables; None for all of them."""
         if self.dialect == "sqlite":
-            return [None]
+            return [(None, None)]
         if self.dialect == "postgresql":
             hidden = ("pg_", "information_schema")
-            return [s for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
-        return self._referencing()
+            return [(s, None) for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
+        return list(self._referencing().items())
 
-    def _referencing(self) -> list[str | None]:
-        """Return the schemas of MariaDB and MySQL whose foreign keys may matter: ours, and all that lead to them.
+    def _referencing(self) -> dict[str | None, list[str] | None]:
+        """Return the tables of MariaDB and MySQL whose foreign keys may matter: ours, and all that lead to it.
 
-        Reading every schema of a server would take a statement a table.
+        Each takes a statement of its own, and one that the role may not be shown would fail the whole of it.
         """
-        found: list[str | None] = list(dict.fromkeys([self.default, self.target[0]]))
-        query = text(
-            "SELECT DISTINCT table_schema FROM information_schema.key_column_usage WHERE referenced_table_schema = :parent"
+        edges = text(
+            "SELECT DISTINCT referenced_table_name, table_schema, table_name FROM information_schema.key_column_usage"
+            " WHERE referenced_table_schema = :schema"
         )
-        for parent in found:
-            children = self.connection.execute(query, {"parent": parent}).scalars().all()
+        within: dict[str | None, list[tuple[str, str, str]]] = {}
+        found = [self.target]
+        for schema, name in found:
+            if schema not in within:
+                answer = self.connection.execute(edges, {"schema": schema})
+                within[schema] = [(parent, space, child) for parent, space, child in answer]
+            # Whether case counts in names is the server's setting; one table too many does no harm.
+            children = [(s, c) for parent, s, c in within[schema] if parent.casefold() == name.casefold()]
             found += [child for child in children if child not in found]
-        return found
+        spaces: dict[str | None, list[str] | None] = {}
+        for schema, name in found:
+            spaces[schema] = [*(spaces.get(schema) or []), name]
+        return spaces
 
     def _partitions(self) -> set[TableName]:
         # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.

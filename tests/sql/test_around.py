@@ -199,6 +199,29 @@ def test_what_nobody_may_look_at_is_accepted_by_the_job_file_alone_and_told_all_
     assert {p.verdict for p in found.values()} == {Verdict.DENIED}
 
 
+def test_a_table_that_has_nothing_to_do_with_it_may_be_closed_to_the_role(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql(
+        "CREATE TABLE crops (id integer PRIMARY KEY, note integer REFERENCES notes (id) ON DELETE CASCADE)",
+        "INSERT INTO crops VALUES (1, 3)",
+        "CREATE TABLE others (id integer PRIMARY KEY, crop integer)",
+    )
+    # A right on a column makes a table visible, and does not let the role see how it is made.
+    role = maria.role(
+        "GRANT SELECT, DELETE, TRIGGER ON uploads",
+        "GRANT SELECT ON notes",
+        "GRANT SELECT ON crops",
+        "GRANT SELECT (id) ON others",
+        "GRANT PROCESS ON *.*",
+    )
+    rows = target(maria, uploads, role, owns=False)
+    assert bad(probe(rows)) == {}
+    assert [(c.table, c.rows) for c in survey(rows).cascades] == [("notes", 3), ("crops", 1)]
+
+
 @pytest.mark.parametrize("fires", [True, False])
 def test_a_role_that_may_not_see_triggers_is_no_yes(maria: Server, uploads: sa.Table, fires: bool) -> None:
     fill(maria, uploads, 4)

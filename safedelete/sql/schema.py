@@ -17,6 +17,7 @@ from sqlalchemy.types import TypeEngine
 
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
+from safedelete.sql import indexes
 from safedelete.sql.backends.base import TableName
 from safedelete.sql.backends.postgres import quoted
 from safedelete.sql.engine import Database
@@ -180,6 +181,12 @@ def meant_schema(connection: Connection, table: Table) -> str | None:
     return found
 
 
+def has_unenforced(connection: Connection) -> bool:
+    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
+    version = connection.dialect.server_version_info or (0,)
+    return connection.dialect.name == "postgresql" and version >= (18,)
+
+
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -205,33 +212,39 @@ class _Reader:
             kind = "view"
         described = self.inspector.get_columns(name, schema=schema) if here else []
         columns = frozenset(c["name"] for c in described) if here else None
-        indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
+        lists: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
         for space, names in self._spaces():
             if self.dialect != "sqlite":
                 for table, found in self._multi("get_multi_foreign_keys", space, names):
                     if table not in partitions:
-                        foreign += [self._foreign(table, fk) for fk in found]
+                        foreign += [
+                            self._foreign(table, fk)
+                            for fk in found
+                            if (*table, fk.get("name")) not in self._idle
+                        ]
             for table, key in self._multi("get_multi_pk_constraint", space, names):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space, names):
-                indexes[table] = tuple(
-                    tuple(index["column_names"]) for index in found if self._finds(table, index)
+                lists[table] = tuple(
+                    tuple(index["column_names"])
+                    for index in found
+                    if indexes.finds(index) and (table[0], index["name"]) not in self._invalid
                 )
             for table, found in self._multi("get_multi_unique_constraints", space, names):
-                indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
+                lists[table] = lists.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
         if self.dialect == "sqlite":
             foreign = self._sqlite_foreign_keys(keys)
         for table, primary in keys.items():
-            indexes[table] = ((primary,) if primary else ()) + indexes.get(table, ())
+            lists[table] = ((primary,) if primary else ()) + lists.get(table, ())
         return Schema(
             table=self.target,
             default=self.default,
             columns=columns,
             unique=self._unique(keys.get(self.target, ())) if here and kind != "view" else (),
             foreign_keys=tuple(foreign),
-            indexes=indexes,
+            indexes=lists,
             primary_keys=keys,
             types={c["name"]: c["type"] for c in described},
             kind=kind,
@@ -331,27 +344,20 @@ class _Reader:
             )
         return found
 
-    def _finds(self, table: TableName, index: Any) -> bool:
-        """Whether an index finds the rows of any one value: built to its end, of a kind that can, and of all rows."""
-        columns = index["column_names"]
-        if None in columns or (table[0], index["name"]) in self._invalid:
-            return False
-        options = index.get("dialect_options") or {}
-        if (options.get("postgresql_using") or "btree") not in ("btree", "hash"):
-            return False
-        # A foreign key looks for a value, never for NULL, so an index without the NULLs serves it as well.
-        return not _partial(index) or any(_skips_nulls(index, column) for column in columns)
+    @cached_property
+    def _idle(self) -> frozenset[tuple[str, str, str]]:
+        """Name foreign keys that are written down and do nothing (NOT ENFORCED); the preflight tells of them."""
+        if not has_unenforced(self.connection):
+            return frozenset()
+        statement = text(
+            "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+            " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND NOT k.conenforced"
+        )
+        return frozenset((schema, table, name) for schema, table, name in self.connection.execute(statement))
 
     @cached_property
     def _invalid(self) -> frozenset[TableName]:
-        """Name indexes that failed while they were built (CONCURRENTLY): they are there, and prove nothing."""
-        if self.dialect != "postgresql":
-            return frozenset()
-        statement = text(
-            "SELECT n.nspname, c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT i.indisvalid"
-        )
-        return frozenset((schema, name) for schema, name in self.connection.execute(statement))
+        return indexes.invalid(self.connection)
 
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target
@@ -364,7 +370,7 @@ class _Reader:
             for index in self.inspector.get_indexes(name, schema=schema)
             if index.get("unique")
             and None not in index["column_names"]
-            and not _partial(index)
+            and not indexes.partial(index)
             and (schema, index["name"]) not in self._invalid
         ]
         return tuple(found)
@@ -375,19 +381,3 @@ def _unordered(kind: TypeEngine[Any] | None) -> bool:
     if isinstance(kind, mysql.SET):
         return True
     return isinstance(kind, mysql.ENUM) and kind.enums != sorted(kind.enums, key=str.casefold)
-
-
-def _partial(index: Any) -> bool:
-    return _condition(index) is not None
-
-
-def _condition(index: Any) -> Any:
-    options = index.get("dialect_options") or {}
-    return next(
-        (options[name] for name in options if name.endswith("_where") and options[name] is not None), None
-    )
-
-
-def _skips_nulls(index: Any, column: str) -> bool:
-    said = "".join(c for c in str(_condition(index)) if c not in '()"').casefold().split()
-    return said == [*column.casefold().split(), "is", "not", "null"]

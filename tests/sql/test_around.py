@@ -138,6 +138,32 @@ def test_foreign_keys_whose_triggers_are_off_are_denied(pg: Server, uploads: sa.
     assert bad(probe(target(pg, uploads, owns=False))) == {}
 
 
+@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON DELETE SET NULL", ""])
+def test_a_foreign_key_that_is_not_enforced_is_denied_and_counts_nothing(
+    pg18: Server, uploads: sa.Table, action: str
+) -> None:
+    fill(pg18, uploads, 4)
+    children(pg18, f"{action} NOT ENFORCED")
+    pg18.sql(
+        "CREATE TABLE crops (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)",
+        "CREATE INDEX ON crops (upload_id)",
+        "CREATE TABLE marks (id int PRIMARY KEY, crop_id int REFERENCES crops (id) NOT ENFORCED)",
+        "CREATE INDEX ON marks (crop_id)",
+    )
+    rows = target(pg18, uploads, owns=False)
+    found = bad(probe(rows))
+    assert set(found) == {
+        "foreign key notes_upload_id_fkey on uploads",
+        "foreign key marks_crop_id_fkey on crops",
+    }
+    assert {p.verdict for p in found.values()} == {Verdict.DENIED}
+    assert [c.table for c in survey(rows).cascades] == ["crops"]
+    pg18.sql(*(proof.remedy for proof in found.values()))
+    rows = target(pg18, uploads, owns=False)
+    assert bad(probe(rows)) == {}
+    assert sum(c.rows for c in survey(rows).cascades if c.table == "notes") == (3 if action else 2)
+
+
 def test_a_session_that_takes_itself_for_a_replica_is_denied(pg: Server, uploads: sa.Table) -> None:
     fill(pg, uploads, 1)
     pg.sql(f"ALTER DATABASE {pg.url.database} SET session_replication_role = replica")

@@ -12,7 +12,7 @@ from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from safedelete.declare.endpoint import S3Endpoint
-from safedelete.declare.predicates import check_predicates
+from safedelete.declare.predicates import check_predicates, enclosed
 from safedelete.declare.time import AgeTest, age_tests
 from safedelete.errors import ConfigError
 
@@ -183,8 +183,8 @@ class Rows:
 
     @property
     def predicate(self) -> ColumnElement[bool]:
-        """All predicates, joined by AND."""
-        return and_(*self.predicates)
+        """All predicates, joined by AND, SQL text in parentheses."""
+        return and_(*map(enclosed, self.predicates))
 
 
 def check_bucket(bucket: object, where: str) -> str:

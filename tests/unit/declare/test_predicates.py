@@ -157,6 +157,8 @@ def test_values_of_the_columns_own_type_pass() -> None:
     ("text", "fine"),
     [
         ("done OR parts > 3", False),
+        ("done XOR parts > 3", False),
+        ("(done xor parts > 3)", True),
         ("(done OR parts > 3)", True),
         ("(done) or (parts > 3)", False),
         ("name = 'this or that'", True),

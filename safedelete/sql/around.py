@@ -43,6 +43,11 @@ _HIDDEN: Final = text(
     " AND CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename) = :name"
 )
 
+_KEEPS_HISTORY: Final = text(
+    "SELECT 1 FROM information_schema.tables"
+    " WHERE table_schema = :schema AND table_name = :name AND table_type = 'SYSTEM VERSIONED'"
+)
+
 _EVENT: Final = re.compile(
     r"\b(?P<when>BEFORE|AFTER)?\s*(?P<what>DELETE|INSERT|UPDATE)\b(?:\s+OF\b.*?)?\s+ON\b",
     re.IGNORECASE | re.DOTALL,
@@ -61,6 +66,7 @@ def proofs(connection: Connection, target: SqlRows) -> Iterator[Proof]:
     else:
         yield from _triggers(connection, target)
         yield from _children(connection, target)
+        yield from _history(connection, target)
 
 
 def _triggers_of_sqlite(connection: Connection, target: SqlRows) -> Iterator[Proof]:
@@ -155,6 +161,20 @@ def _children(connection: Connection, target: SqlRows) -> Iterator[Proof]:
             f"GRANT SELECT ON {_quoted(connection, space, name)} TO {who};" for space, name in sorted(hidden)
         ),
     )
+
+
+def _history(connection: Connection, target: SqlRows) -> Iterator[Proof]:
+    """A row that is deleted from such a table is gone for every query but those that ask for the past."""
+    schema = target.schema
+    going = {schema.table, *(fk.child for fk in schema.reachable(schema.table) if fk.action == "CASCADE")}
+    for space, name in sorted(going, key=str):
+        if connection.execute(_KEEPS_HISTORY, {"schema": space, "name": name}).first() is not None:
+            yield Proof(
+                f"history of {schema.display((space, name))}",
+                Verdict.ADVICE,
+                "The table keeps its history (WITH SYSTEM VERSIONING): deleted rows stay in it, with all that they held, until "
+                "DELETE HISTORY removes them.",
+            )
 
 
 def _unseen(target: SqlRows, subject: str, why: str, remedy: str) -> Proof:

@@ -40,6 +40,7 @@ class ForeignKey:
         referred: The parent's columns, in the same order.
         action: ``CASCADE``, ``SET NULL``, ``SET DEFAULT``, ``RESTRICT`` or ``NO ACTION``.
         deferred: Whether it is checked at commit only.
+        follows: Whether the child's rows change when their parent's key does (ON UPDATE).
     """
 
     name: str
@@ -49,6 +50,13 @@ class ForeignKey:
     referred: tuple[str, ...]
     action: str
     deferred: bool = False
+    follows: bool = False
+
+    def trails(self, other: ForeignKey) -> bool:
+        """Whether rows of this child change when another foreign key alters those of its parent."""
+        return (
+            self.follows and self.parent == other.child and not set(self.referred).isdisjoint(other.columns)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,10 @@ def meant_schema(connection: Connection, table: Table) -> str | None:
         return None
     found: str | None = connection.execute(_SPACE, {"name": quoted(connection, table)}).scalar()
     return found
+
+
+def _acts(action: str) -> bool:
+    return action.upper().startswith(("CASCADE", "SET"))
 
 
 def has_unenforced(connection: Connection) -> bool:
@@ -312,12 +324,13 @@ class _Reader:
             # PostgreSQL may name the columns behind it: SET NULL (a).
             action=str(options.get("ondelete") or "NO ACTION").upper().partition(" (")[0],
             deferred=str(options.get("initially") or "").upper() == "DEFERRED",
+            follows=_acts(str(options.get("onupdate") or "")),
         )
 
     def _sqlite_foreign_keys(self, keys: dict[TableName, tuple[str, ...]]) -> list[ForeignKey]:
         # SQLAlchemy reads the actions from the DDL's text, and misses those written beside a column.
         statement = text(
-            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete'
+            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete, f.on_update'
             " FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f"
             " WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq"
         )
@@ -340,6 +353,7 @@ class _Reader:
                     action=rows[0][6].upper(),
                     # Whether it is deferred is nowhere but in the text; checking one time too many does no harm.
                     deferred="DEFERRED" in rows[0][1].upper(),
+                    follows=_acts(rows[0][7]),
                 )
             )
         return found

@@ -123,6 +123,19 @@ def test_a_rule_that_stands_in_a_cascades_place_is_denied(pg: Server, uploads: s
     assert bad(probe(target(pg, uploads, owns=False))) == {}
 
 
+def test_a_table_that_keeps_what_is_deleted_from_it_is_told(maria: Server, uploads: sa.Table) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql("ALTER TABLE uploads ADD SYSTEM VERSIONING", "ALTER TABLE notes ADD SYSTEM VERSIONING")
+    rows = target(maria, uploads, owns=False)
+    found = bad(probe(rows))
+    assert set(found) == {"history of uploads", "history of notes"}
+    assert {p.verdict for p in found.values()} == {Verdict.ADVICE}
+    assert "DELETE HISTORY" in found["history of uploads"].detail
+    # What references it is counted as ever.
+    assert survey(rows).cascades[0].rows == 3
+
+
 # --- foreign keys that do not act, or that nobody sees -----------------------------------------------------------------
 
 

@@ -12,13 +12,13 @@ import base64
 import hashlib
 import json
 import math
+import operator
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import accumulate, islice, pairwise
-from operator import sub
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +28,10 @@ from safedelete.errors import LedgerError
 
 FORMAT: Final = 1
 LEVEL: Final = 6
+OTHER_KEY: Final = (
+    "Sealed are numbers, text, bytes, UUIDs, booleans, dates, times, intervals and network addresses. Declare another unique key "
+    "of the table as the model's primary key."
+)
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes of one batch before compression: a page of zeros can say that it unpacks to a thousand times what it takes."""
 
@@ -231,20 +235,31 @@ def _alike(*columns: list[Any]) -> tuple[list[Any], ...]:
     return columns
 
 
+def unsealable(values: Iterable[Any]) -> list[str]:
+    """Return the types, by name, of those values that no key can be sealed with."""
+    known = {int, *(cls for cls, _, _ in _CODECS.values())}
+    return sorted(
+        {type(v).__name__ for v in values if type(v) not in known or (type(v) is time and v.tzinfo)}
+    )
+
+
 def _pack(values: list[Any]) -> dict[str, Any]:
     kinds = {type(value) for value in values}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is int:
-        return {"t": "int", "v": [values[0], *map(sub, islice(values, 1, None), values)] if values else []}
+        return {
+            "t": "int",
+            "v": [values[0], *map(operator.sub, islice(values, 1, None), values)] if values else [],
+        }
     for code, (cls, write, _) in _CODECS.items():
         if kind is cls:
             return {"t": code, "v": [write(value) for value in values]}
     codes = {cls: code for code, (cls, _, _) in _CODECS.items()} | {int: "i"}
-    if not kinds <= codes.keys() and kind is None:
-        unknown = ", ".join(sorted(k.__name__ for k in kinds if k not in codes))
-        raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {unknown}.")
-    if kind is not None:
-        raise LedgerError(f"A primary key holds values of a type that cannot be sealed: {kind.__name__}.")
+    if kind is not None or not kinds <= codes.keys():
+        raise LedgerError(
+            f"A primary key holds values of a type that cannot be sealed: {', '.join(unsealable(values))}. Nothing was deleted.",
+            hint=OTHER_KEY,
+        )
     mixed = [[codes[type(v)], v if type(v) is int else _CODECS[codes[type(v)]][1](v)] for v in values]
     return {"t": "mixed", "v": mixed}
 
@@ -269,6 +284,20 @@ def _number(value: float | Decimal) -> str:
     return value.hex() if isinstance(value, float) else str(value)
 
 
+def _clock(value: time) -> str:
+    if value.tzinfo is not None:
+        # Two of them that are one moment of the day are equal here, and two rows in the database.
+        raise LedgerError(
+            "A primary key holds times of day with a zone, which cannot be sealed. Nothing was deleted.",
+            hint=OTHER_KEY,
+        )
+    return value.isoformat()
+
+
+def _span(value: timedelta) -> list[int]:
+    return [value.days, value.seconds, value.microseconds]
+
+
 _Codec = tuple[type, Callable[[Any], Any], Callable[[Any], Any]]
 _CODECS: Final[dict[str, _Codec]] = {
     "str": (str, _same, _same),
@@ -277,6 +306,8 @@ _CODECS: Final[dict[str, _Codec]] = {
     "uuid": (UUID, lambda v: v.hex, UUID),
     "dt": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, _clock, time.fromisoformat),
+    "span": (timedelta, _span, lambda v: timedelta(*map(operator.index, v))),
     "dec": (Decimal, _number, Decimal),
     "bytes": (bytes, lambda v: base64.b64encode(v).decode("ascii"), base64.b64decode),
 }

@@ -8,9 +8,16 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from sqlalchemy import BinaryExpression, Column, ColumnElement, Exists, Table, false, true, types
+from sqlalchemy import BinaryExpression, Column, ColumnElement, Exists, Table, and_, false, true, types
 from sqlalchemy.sql import operators, visitors
-from sqlalchemy.sql.elements import BindParameter, BooleanClauseList, ColumnClause, Grouping, TextClause
+from sqlalchemy.sql.elements import (
+    AsBoolean,
+    BindParameter,
+    BooleanClauseList,
+    ColumnClause,
+    Grouping,
+    TextClause,
+)
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import SelectBase
 
@@ -113,7 +120,7 @@ _NO_NAMES: Final = frozenset(
 """Words of SQL that say nothing about a row by themselves."""
 
 _INNERMOST: Final = re.compile(r"\([^()]*\)")
-_OR: Final = re.compile(r"\bor\b|\|\|", re.IGNORECASE)
+_OR: Final = re.compile(r"\bx?or\b|\|\|", re.IGNORECASE)
 
 _ALWAYS: Final = frozenset({operators.eq, operators.le, operators.ge})
 
@@ -170,6 +177,22 @@ def functions(predicate: ColumnElement[Any]) -> set[str]:
         if text:
             found |= {name.lower() for name in _TEXT_CALL.findall(_QUOTED.sub("''", text))}
     return found
+
+
+def enclosed(predicate: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return a predicate with its SQL text in parentheses.
+
+    What follows a text could belong to it: a comment in it would swallow the other conditions, the sealed keys among them. In
+    parentheses such a text is none that a database runs.
+    """
+    if _text(predicate):
+        return Grouping(predicate)
+    if isinstance(predicate, AsBoolean) and _text(predicate.element):
+        compared: Any = AsBoolean  # SQLAlchemy gives its arguments no types
+        return compared(Grouping(predicate.element), predicate.operator, predicate.negate)  # type: ignore[no-any-return]
+    if isinstance(predicate, BooleanClauseList) and predicate.operator is operators.and_:
+        return and_(*map(enclosed, predicate.clauses))
+    return predicate
 
 
 def family(kind: types.TypeEngine[Any]) -> str:
@@ -333,7 +356,7 @@ def _loose(predicate: ColumnElement[Any], where: str) -> None:
             bare = shorter
         if _OR.search(bare):
             raise ConfigError(
-                f"{where}: the text {_text(element)!r} holds an OR without parentheses, so it would take effect beside the other "
+                f"{where}: the text {_text(element)!r} holds an OR or XOR without parentheses, so it would take effect beside the other "
                 "conditions instead of under them.",
                 hint="Put the text into parentheses, or use sqlalchemy.or_().",
             )

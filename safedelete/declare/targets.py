@@ -12,7 +12,7 @@ from sqlalchemy.exc import NoInspectionAvailable, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from safedelete.declare.endpoint import S3Endpoint
-from safedelete.declare.predicates import check_predicates
+from safedelete.declare.predicates import check_predicates, enclosed
 from safedelete.declare.time import AgeTest, age_tests
 from safedelete.errors import ConfigError
 
@@ -106,6 +106,9 @@ class Rows:
             touches any other table outside the planned cascades is rolled back.
         allow_unindexed_fk: Accept foreign keys to this table whose child column has no index, so that each deleted row
             makes the database read the whole child table. Without it such a purge is refused when it is planned.
+        allow_unseen: Accept, on MariaDB and MySQL, that the role may not see every table that references this one (no PROCESS),
+            or what the table's triggers do (no TRIGGER): rows that go there by a cascade, or are written there, are in no plan
+            and held against none. Without it the preflight stops such a run.
 
     Raises:
         ConfigError: No predicate, no time test, no primary key, or a predicate that names another table.
@@ -122,6 +125,7 @@ class Rows:
         anytime: bool = False,
         may_touch: Sequence[str] = (),
         allow_unindexed_fk: bool = False,
+        allow_unseen: bool = False,
     ) -> None:
         self.table = _table(entity)
         where = f"Rows({self.table.name})"
@@ -130,7 +134,11 @@ class Rows:
                 f"{where}: the table has no primary key, so a planned row cannot be told from another like it.",
                 hint="Add a primary key, or declare the unique key as primary_key=True in the model.",
             )
-        for option, value in (("anytime", anytime), ("allow_unindexed_fk", allow_unindexed_fk)):
+        for option, value in (
+            ("anytime", anytime),
+            ("allow_unindexed_fk", allow_unindexed_fk),
+            ("allow_unseen", allow_unseen),
+        ):
             if not isinstance(value, bool):
                 raise ConfigError(
                     f"{where}: {option}={value!r}; must be True or False.", hint="Leave it out for False."
@@ -172,6 +180,7 @@ class Rows:
             )
         self.may_touch = tuple(may_touch)
         self.allow_unindexed_fk = allow_unindexed_fk
+        self.allow_unseen = allow_unseen
 
     @property
     def name(self) -> str:
@@ -180,8 +189,8 @@ class Rows:
 
     @property
     def predicate(self) -> ColumnElement[bool]:
-        """All predicates, joined by AND."""
-        return and_(*self.predicates)
+        """All predicates, joined by AND, SQL text in parentheses."""
+        return and_(*map(enclosed, self.predicates))
 
 
 def check_bucket(bucket: object, where: str) -> str:

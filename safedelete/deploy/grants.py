@@ -50,6 +50,7 @@ def render(jobs: Sequence[Declared], spec: Grants) -> Mapping[str, str]:
         text += f"\n-- {title}\n" + "".join(f"{statement};\n" for statement in statements)
         if statements is runner:
             text += "".join(f"-- {line}\n" for line in _by_triggers(jobs))
+            text += "".join(f"{line}\n" for line in _hidden(wanted, sql, spec.runner))
     return {FILE: text}
 
 
@@ -61,6 +62,17 @@ def _by_triggers(jobs: Sequence[Declared]) -> Iterator[str]:
             f"{touched} (may_touch of {name}): a trigger writes to it with the runner's own rights, unless it has its owner's "
             "(SECURITY DEFINER; on MySQL always). Grant INSERT, or what it does, there too."
         )
+
+
+def _hidden(wanted: _Wanted, sql: _Sql, role: str) -> Iterator[str]:
+    """Yield what makes MariaDB and MySQL say that they hide nothing."""
+    if not sql.hides or not wanted.unseen:
+        return
+    yield "-- These servers hide what a role has no right on. PROCESS finds a hidden table that references a purged one, TRIGGER"
+    yield "-- shows what a trigger does. Where you know that there is none, Rows(..., allow_unseen=True) needs neither."
+    for _, table in sorted(wanted.unseen.items()):
+        yield f"{sql.grant('TRIGGER', table, role)};"
+    yield f"GRANT PROCESS ON *.* TO {sql.role(role)};"
 
 
 _RUNNER: Final = (
@@ -102,6 +114,10 @@ class _Wanted:
         """Columns by table; None for all of them, where a text hides which."""
         self.locked: dict[str, str] = {}
         self.deleted: set[str] = set()
+        self.described: set[str] = set()
+        """The tables whose foreign keys and indexes are read."""
+        self.unseen: dict[str, TableClause] = {}
+        """The purged tables around which nothing may stay unseen."""
 
     def purge(self, purge: Purge) -> None:
         """Take in a purge."""
@@ -115,6 +131,9 @@ class _Wanted:
     def _rows(self, rows: Rows) -> None:
         name = self._table(rows.table)
         self.deleted.add(name)
+        self.described.add(name)
+        if not rows.allow_unseen:
+            self.unseen[name] = rows.table
         keys = list(rows.table.primary_key.columns)
         self._columns(rows.table, keys)
         for expression in rows.predicates:
@@ -146,6 +165,7 @@ class _Wanted:
                     continue
                 self._columns(parent, [element.column for element in key.elements])
                 self._columns(child, list(key.columns))
+                self.described.add(self._table(child))
                 if (key.ondelete or "").upper() == "CASCADE":
                     self._touched(child, (*way, parent))
 
@@ -184,7 +204,11 @@ class _Wanted:
             columns = self.read[name]
             what = "SELECT" if not columns else f"SELECT ({', '.join(map(sql.quote, sorted(columns)))})"
             yield sql.grant(what, table, role)
-            if reading or name not in self.deleted:
+            deletes = not reading and name in self.deleted
+            if sql.hides and columns and not deletes and name in self.described:
+                # A right on columns does not show the table's foreign keys and indexes; this one shows no data.
+                yield sql.grant("REFERENCES", table, role)
+            if not deletes:
                 continue
             yield sql.grant("DELETE", table, role)
             if name in self.locked and sql.locks_by_column:
@@ -199,7 +223,7 @@ class _Sql:
         self._preparer = spelling.dialect().identifier_preparer
         self.schemas = dialect == "postgresql"
         self.locks_by_column = dialect == "postgresql"
-        self._mysql = dialect == "mysql"
+        self.hides = dialect == "mysql"
 
     def quote(self, name: str) -> str:
         """Quote a name where it has to be."""
@@ -207,7 +231,7 @@ class _Sql:
 
     def role(self, role: str) -> str:
         """Spell a role, or for MySQL an account."""
-        if not self._mysql:
+        if not self.hides:
             return self.quote(role)
         user, _, host = role.partition("@")
         return f"'{user}'@'{host or '%'}'"

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.failures import code, lost
+from safedelete.sql.rights import Rights
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -42,6 +43,11 @@ _HIDDEN: Final = text(
     " AND CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename) = :name"
 )
 
+_KEEPS_HISTORY: Final = text(
+    "SELECT 1 FROM information_schema.tables"
+    " WHERE table_schema = :schema AND table_name = :name AND table_type = 'SYSTEM VERSIONED'"
+)
+
 _EVENT: Final = re.compile(
     r"\b(?P<when>BEFORE|AFTER)?\s*(?P<what>DELETE|INSERT|UPDATE)\b(?:\s+OF\b.*?)?\s+ON\b",
     re.IGNORECASE | re.DOTALL,
@@ -60,6 +66,7 @@ def proofs(connection: Connection, target: SqlRows) -> Iterator[Proof]:
     else:
         yield from _triggers(connection, target)
         yield from _children(connection, target)
+        yield from _history(connection, target)
 
 
 def _triggers_of_sqlite(connection: Connection, target: SqlRows) -> Iterator[Proof]:
@@ -81,9 +88,22 @@ def _triggers(connection: Connection, target: SqlRows) -> Iterator[Proof]:
     """Nobody says what a trigger has written, so what it can write must have been allowed before."""
     schema, name = target.schema.table
     found = connection.execute(_TRIGGERS, {"schema": schema, "name": name}).all()
-    if not found:
-        return
     subject = f"triggers on {target.name}"
+    if not found and Rights.read(connection).on("TRIGGER", str(schema), name):
+        return
+    veiled = [f"{trigger} ({when})" for trigger, when, does in found if does is None]
+    if not found or veiled:
+        # To a role without the right, one server shows a trigger's name alone, another nothing at all.
+        yield _unseen(
+            target,
+            subject,
+            f"DELETE fires {', '.join(veiled)}, and what that does is shown to a role with the TRIGGER right alone."
+            if veiled
+            else "The server shows triggers to a role with the TRIGGER right alone: one of them could write to any table, and "
+            "no plan would count that.",
+            f"GRANT TRIGGER ON {_quoted(connection, schema, name)} TO {account(target.database.caller)};",
+        )
+        return
     written = {_plain(m["name"], schema) for _, _, does in found for m in _WRITES.finditer(str(does))}
     strange = sorted(written - set(target.rows.may_touch))
     fired = ", ".join(f"{trigger} ({when})" for trigger, when, _ in found)
@@ -118,11 +138,13 @@ def _children(connection: Connection, target: SqlRows) -> Iterator[Proof]:
         except DBAPIError as error:
             if lost(error) or code(error) not in ("1227", "1142", "1044"):
                 raise
-            yield Proof(
+            if Rights.read(connection).everywhere("SELECT"):
+                break
+            yield _unseen(
+                target,
                 subject,
-                Verdict.ALLOWED,
                 "The server shows this role only tables that it has some right on: rows of any other child would go by a "
-                "cascade that no plan counts. Grant SELECT on every child, or PROCESS, by which a hidden one is found.",
+                "cascade that no plan counts. With PROCESS a hidden one is found.",
                 f"GRANT PROCESS ON *.* TO {account(target.database.caller)};",
             )
             return
@@ -130,14 +152,42 @@ def _children(connection: Connection, target: SqlRows) -> Iterator[Proof]:
     if not hidden:
         yield Proof(subject, Verdict.ALLOWED)
         return
-    quote = connection.dialect.identifier_preparer.quote
     who = account(target.database.caller)
     yield Proof(
         subject,
         Verdict.DENIED,
         f"{', '.join('.'.join(child) for child in sorted(hidden))} references it, and this role may not see that table.",
-        " ".join(f"GRANT SELECT ON {quote(space)}.{quote(name)} TO {who};" for space, name in sorted(hidden)),
+        " ".join(
+            f"GRANT SELECT ON {_quoted(connection, space, name)} TO {who};" for space, name in sorted(hidden)
+        ),
     )
+
+
+def _history(connection: Connection, target: SqlRows) -> Iterator[Proof]:
+    """A row that is deleted from such a table is gone for every query but those that ask for the past."""
+    schema = target.schema
+    going = {schema.table, *(fk.child for fk in schema.reachable(schema.table) if fk.action == "CASCADE")}
+    for space, name in sorted(going, key=str):
+        if connection.execute(_KEEPS_HISTORY, {"schema": space, "name": name}).first() is not None:
+            yield Proof(
+                f"history of {schema.display((space, name))}",
+                Verdict.ADVICE,
+                "The table keeps its history (WITH SYSTEM VERSIONING): deleted rows stay in it, with all that they held, until "
+                "DELETE HISTORY removes them.",
+            )
+
+
+def _unseen(target: SqlRows, subject: str, why: str, remedy: str) -> Proof:
+    """What may not be looked at is no yes; that a team knows of the gap and accepts it, only its job file can say."""
+    if target.rows.allow_unseen:
+        return Proof(subject, Verdict.ADVICE, f"{why} Accepted by allow_unseen=True.", remedy)
+    known = "Where you know that there is nothing to be seen, say Rows(..., allow_unseen=True) instead."
+    return Proof(subject, Verdict.UNKNOWN, f"{why} {known}", remedy)
+
+
+def _quoted(connection: Connection, schema: str | None, name: str) -> str:
+    quote = connection.dialect.identifier_preparer.quote
+    return f"{quote(schema)}.{quote(name)}" if schema else quote(name)
 
 
 def account(caller: str) -> str:

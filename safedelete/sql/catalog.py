@@ -9,7 +9,7 @@ from sqlalchemy.sql import visitors
 
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.schema import meant_schema
+from safedelete.sql.schema import has_unenforced, meant_schema
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows
@@ -36,6 +36,11 @@ _RULES: Final = text(
 _UNENFORCED: Final = text(
     "SELECT DISTINCT c.conname FROM pg_trigger AS t JOIN pg_constraint AS c ON c.oid = t.tgconstraint"
     " WHERE t.tgrelid = :oid AND c.contype = 'f' AND c.confrelid = :oid AND t.tgenabled NOT IN ('O', 'A') ORDER BY 1"
+)
+_IDLE: Final = text(
+    "SELECT conname, n.nspname, c.relname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+    " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+    " WHERE k.contype = 'f' AND k.confrelid = :oid AND NOT k.conenforced AND k.conparentid = 0 ORDER BY 1"
 )
 _HEIRS: Final = text(
     "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
@@ -308,7 +313,18 @@ class PostgresCatalog:
         def deny(what: str, detail: str, remedy: str) -> None:
             found[what] = Proof(what, Verdict.DENIED, detail, remedy)
 
-        for fk in schema.reachable(schema.table):
+        reachable = schema.reachable(schema.table)
+        going = {schema.table, *(fk.child for fk in reachable if fk.action == "CASCADE")}
+        for table in sorted(going) if has_unenforced(self.connection) else ():
+            for name, space, plain in self.connection.execute(_IDLE, {"oid": self._table(table)[0]}):
+                child = self._quoted((space, plain))
+                deny(
+                    f"foreign key {name} on {schema.display(table)}",
+                    f"It is NOT ENFORCED, so deleting a row would leave its children in {child} without a parent, and no plan counts "
+                    "them. Where that is meant, drop the constraint: it does nothing.",
+                    f"ALTER TABLE {child} ALTER CONSTRAINT {self.preparer.quote(name)} ENFORCED;",
+                )
+        for fk in reachable:
             parent, child = self._quoted(fk.parent), schema.display(fk.child)
             for (name,) in self.connection.execute(_UNENFORCED, {"oid": self._table(fk.parent)[0]}):
                 deny(

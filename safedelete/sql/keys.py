@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import islice, pairwise
 from operator import ne
 from typing import Any, Final, TypeVar
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Dialect,
     FromClause,
     Integer,
+    Interval,
     String,
     Table,
     Text,
@@ -53,6 +55,10 @@ MOST_RUNS: Final = 16
 """Most gap-free runs of whole numbers that stand in a statement; more of them go as a list of keys."""
 
 Value = TypeVar("Value")
+
+
+_SPELT: Final = (datetime, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
+"""What is read in another form than it is kept in."""
 
 
 class KeyColumns:
@@ -89,22 +95,20 @@ class KeyColumns:
         """Return the key at the start of a row.
 
         Instants are brought to UTC: in the hour that a clock change repeats, Python calls equal instants of two zones
-        unequal, and a sealed key would not find its own row.
+        unequal, and a sealed key would not find its own row. Network addresses are text: an array of both families is
+        sent as none else.
         """
-        return tuple(
-            v.astimezone(UTC) if isinstance(v, datetime) and v.tzinfo is not None else v
-            for v in row[: len(self.columns)]
-        )
+        return tuple(_plain(v) if isinstance(v, _SPELT) else v for v in row[: len(self.columns)])
 
     def read_columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the keys at the start of these rows, at least one, as columns."""
         if len(self.columns) == len(rows[0]) == 1:
             single = [row[0] for row in rows]
-            if not any(issubclass(kind, datetime) for kind in set(map(type, single))):
+            if not any(issubclass(kind, _SPELT) for kind in set(map(type, single))):
                 return [single]
         columns = [list(values) for values in islice(zip(*rows, strict=True), len(self.columns))]
         for i, values in enumerate(columns):
-            if any(issubclass(kind, datetime) for kind in set(map(type, values))):
+            if any(issubclass(kind, _SPELT) for kind in set(map(type, values))):
                 columns[i] = [self.read(row)[i] for row in rows]
         return columns
 
@@ -254,6 +258,8 @@ def matching(expression: ColumnElement[Any], values: Sequence[str], dialect: Dia
 def storage_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
     """Return what a column really stores, under any TypeDecorator."""
     while isinstance(type_, TypeDecorator):
+        if isinstance(type_, Interval) and dialect.name == "postgresql":
+            return type_.dialect_impl(dialect)  # one of its own; the other databases keep a time
         type_ = type_.load_dialect_impl(dialect)
     return type_
 
@@ -274,6 +280,12 @@ def stored(expression: ColumnElement[Any], dialect: Dialect) -> ColumnElement[An
 
 def _read_as_text(kind: TypeEngine[Any], dialect: Dialect) -> bool:
     return dialect.name == "postgresql" and isinstance(kind, (DateTime, Date))
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return str(value)
+    return value if value.tzinfo is None else value.astimezone(UTC)
 
 
 def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:

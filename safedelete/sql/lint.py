@@ -10,6 +10,7 @@ from sqlalchemy import Column, Connection, DateTime, Select, bindparam, literal_
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.sql import visitors
 
+from safedelete.core.seal import OTHER_KEY, unsealable
 from safedelete.declare.predicates import family, functions
 from safedelete.errors import ConfigError
 from safedelete.sql import predicate
@@ -39,8 +40,12 @@ _VOLATILE: Final = text(
 
 
 def require_fit(target: SqlRows, connection: Connection, as_of: datetime) -> None:
-    """Raise ConfigError unless the predicate can be run, on columns of the types that the model says. Reads only."""
+    """Raise ConfigError unless the predicate can be run, on columns of the types that the model says, and keys be sealed.
+
+    Reads only.
+    """
     _types(target, target.schema)
+    _keys(target, connection)
     _runs(target, connection, as_of)
     if target.database.backend.name == "postgresql":
         _volatile(target, connection)
@@ -72,6 +77,26 @@ def _types(target: SqlRows, schema: Schema) -> None:
                 f"Rows({target.name}): {test.cutoff.column} holds instants with a time zone in the database, so "
                 f"tz={test.cutoff.zone!r} would move the cutoff.",
                 hint="Say DateTime(timezone=True) in the model, and leave tz= out.",
+            )
+
+
+def _keys(target: SqlRows, connection: Connection) -> None:
+    """What no key can be sealed with is better said when the purge is new than in the first night that finds a row."""
+    statement = select(*target.keys.selected()).where(target.keys.whole()).limit(1)
+    try:
+        with target.database.reading(connection):
+            found = connection.execute(statement).first()
+    except SQLAlchemyError as error:
+        target.database.raise_if_cancelled(error, f"reading a key of {target.name}")
+        return  # the counts and the sample tell of it, as of a value that is none of the model's type
+    except (TypeError, ValueError):
+        return
+    key = () if found is None else target.keys.read(found)
+    for name, value in zip(target.keys.names, key, strict=False):
+        for kind in unsealable([value]):
+            raise ConfigError(
+                f"Rows({target.name}): the primary key's column {name} holds values of a type that cannot be sealed: {kind}.",
+                hint=OTHER_KEY,
             )
 
 

@@ -241,7 +241,7 @@ class SqlProber:
 
 def _merged(proofs: Sequence[Proof]) -> list[Proof]:
     """Return one proof a subject, the worst of each: the catalog and the statement may speak of the same thing."""
-    rank = [Verdict.ALLOWED, Verdict.UNKNOWN, Verdict.DENIED]
+    rank = [Verdict.ADVICE, Verdict.ALLOWED, Verdict.UNKNOWN, Verdict.DENIED]
     best: dict[str, Proof] = {}
     for proof in proofs:
         known = best.get(proof.subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from sqlalchemy import BinaryExpression, ColumnElement, Dialect, Table, and_, or_, select
@@ -83,8 +83,10 @@ def rendered(
 
 def show(value: Any) -> str:
     """Return a value as text for a plan."""
-    if isinstance(value, (datetime, date)):
+    if isinstance(value, (datetime, date, time)):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(value)
     return value if isinstance(value, str) else repr(value)
 
 

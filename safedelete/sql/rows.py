@@ -93,6 +93,7 @@ class SqlRows:
         self.__dict__.pop("schema", None)
         self.schema.require(self.rows)
         self._refuse_cascades()
+        self._refuse_trails()
         self._refuse_scans()
         with self.database.connected() as connection:
             require_fit(self, connection, as_of)
@@ -284,6 +285,19 @@ class SqlRows:
                     f"Rows({self.name}): {path} takes rows of {other.name} that its own predicate may keep.",
                     hint=f"If they may go with their parent all the same, say may_touch=[{other.name!r}].",
                 )
+
+    def _refuse_trails(self) -> None:
+        """Raise where altering a child alters rows behind it, which neither a plan nor MariaDB counts."""
+        altering = [fk for fk in self.schema.reachable(self.schema.table) if fk.action.startswith("SET")]
+        for fk in altering:
+            for behind in self.schema.children(fk.child):
+                named = self.schema.display(behind.child)
+                if behind.trails(fk) and named not in self.rows.may_touch:
+                    raise ConfigError(
+                        f"Rows({self.name}): {fk.name} sets {', '.join(fk.columns)} of {self.schema.display(fk.child)} to another "
+                        f"value, which {named} ({', '.join(behind.columns)}) follows ON UPDATE: no plan counts those rows.",
+                        hint=f"Make {behind.name} ON UPDATE NO ACTION, or accept it with may_touch=[{named!r}].",
+                    )
 
     def _refuse_scans(self) -> None:
         """Raise where each deleted row would make the database read a whole child table to find what references it."""

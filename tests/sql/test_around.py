@@ -123,6 +123,19 @@ def test_a_rule_that_stands_in_a_cascades_place_is_denied(pg: Server, uploads: s
     assert bad(probe(target(pg, uploads, owns=False))) == {}
 
 
+def test_a_table_that_keeps_what_is_deleted_from_it_is_told(maria: Server, uploads: sa.Table) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql("ALTER TABLE uploads ADD SYSTEM VERSIONING", "ALTER TABLE notes ADD SYSTEM VERSIONING")
+    rows = target(maria, uploads, owns=False)
+    found = bad(probe(rows))
+    assert set(found) == {"history of uploads", "history of notes"}
+    assert {p.verdict for p in found.values()} == {Verdict.ADVICE}
+    assert "DELETE HISTORY" in found["history of uploads"].detail
+    # What references it is counted as ever.
+    assert survey(rows).cascades[0].rows == 3
+
+
 # --- foreign keys that do not act, or that nobody sees -----------------------------------------------------------------
 
 
@@ -138,6 +151,32 @@ def test_foreign_keys_whose_triggers_are_off_are_denied(pg: Server, uploads: sa.
     assert bad(probe(target(pg, uploads, owns=False))) == {}
 
 
+@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON DELETE SET NULL", ""])
+def test_a_foreign_key_that_is_not_enforced_is_denied_and_counts_nothing(
+    pg18: Server, uploads: sa.Table, action: str
+) -> None:
+    fill(pg18, uploads, 4)
+    children(pg18, f"{action} NOT ENFORCED")
+    pg18.sql(
+        "CREATE TABLE crops (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)",
+        "CREATE INDEX ON crops (upload_id)",
+        "CREATE TABLE marks (id int PRIMARY KEY, crop_id int REFERENCES crops (id) NOT ENFORCED)",
+        "CREATE INDEX ON marks (crop_id)",
+    )
+    rows = target(pg18, uploads, owns=False)
+    found = bad(probe(rows))
+    assert set(found) == {
+        "foreign key notes_upload_id_fkey on uploads",
+        "foreign key marks_crop_id_fkey on crops",
+    }
+    assert {p.verdict for p in found.values()} == {Verdict.DENIED}
+    assert [c.table for c in survey(rows).cascades] == ["crops"]
+    pg18.sql(*(proof.remedy for proof in found.values()))
+    rows = target(pg18, uploads, owns=False)
+    assert bad(probe(rows)) == {}
+    assert sum(c.rows for c in survey(rows).cascades if c.table == "notes") == (3 if action else 2)
+
+
 def test_a_session_that_takes_itself_for_a_replica_is_denied(pg: Server, uploads: sa.Table) -> None:
     fill(pg, uploads, 1)
     pg.sql(f"ALTER DATABASE {pg.url.database} SET session_replication_role = replica")
@@ -146,27 +185,119 @@ def test_a_session_that_takes_itself_for_a_replica_is_denied(pg: Server, uploads
     assert proof.remedy.endswith("SET session_replication_role = origin;")
 
 
-def test_a_child_that_the_role_may_not_see_is_denied_or_told_on_mariadb(
-    maria: Server, uploads: sa.Table
-) -> None:
+def test_a_role_that_may_not_look_for_hidden_children_is_no_yes(maria: Server, uploads: sa.Table) -> None:
     fill(maria, uploads, 4)
     children(maria, "ON DELETE CASCADE")
-    role = maria.role("GRANT SELECT, DELETE ON uploads")
+    role = maria.role("GRANT SELECT, DELETE, TRIGGER ON uploads")
     rows = target(maria, uploads, role, owns=False)
-    assert (
-        rows.schema.foreign_keys == ()
-    )  # the server keeps it from this role, and would cascade all the same
-    told = probe(rows)["seeing what references uploads"]
-    assert told.verdict is Verdict.ALLOWED
-    assert "only tables that it has some right on" in told.detail
-    assert told.remedy == f"GRANT PROCESS ON *.* TO '{role}'@'%';"
-    maria.sql(told.remedy)
+    # The server keeps it from this role, and would cascade all the same.
+    assert rows.schema.foreign_keys == ()
+    found = bad(probe(rows))["seeing what references uploads"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "only tables that it has some right on" in found.detail
+    assert "allow_unseen=True" in found.detail
+    assert found.remedy == f"GRANT PROCESS ON *.* TO '{role}'@'%';"
+    maria.sql(found.remedy)
     denied = bad(probe(target(maria, uploads, role, owns=False)))["seeing what references uploads"]
+    assert denied.verdict is Verdict.DENIED
     assert f"{maria.url.database}.notes references it" in denied.detail
     maria.sql(denied.remedy)
     rows = target(maria, uploads, role, owns=False)
     assert bad(probe(rows)) == {}
     assert survey(rows).cascades[0].rows == 3
+
+
+def test_a_role_that_reads_every_table_is_kept_from_none_and_needs_no_process(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    role = maria.role("GRANT SELECT ON *.*", "GRANT DELETE, TRIGGER ON uploads")
+    rows = target(maria, uploads, role, owns=False)
+    assert bad(probe(rows)) == {}
+    assert survey(rows).cascades[0].rows == 3
+
+
+def test_what_nobody_may_look_at_is_accepted_by_the_job_file_alone_and_told_all_the_same(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql(
+        "CREATE TABLE audit (id integer)",
+        "CREATE TRIGGER t AFTER DELETE ON uploads FOR EACH ROW INSERT INTO audit VALUES (OLD.id)",
+    )
+    role = maria.role("GRANT SELECT, DELETE ON uploads")
+    found = bad(probe(target(maria, uploads, role, owns=False, allow_unseen=True)))
+    assert {p.verdict for p in found.values()} == {Verdict.ADVICE}
+    assert set(found) == {"seeing what references uploads", "triggers on uploads"}
+    assert all(p.detail.endswith("Accepted by allow_unseen=True.") for p in found.values())
+    # What may be looked at is held to the plan all the same.
+    maria.sql(*(proof.remedy for proof in found.values()))
+    found = bad(probe(target(maria, uploads, role, owns=False, allow_unseen=True)))
+    assert {p.verdict for p in found.values()} == {Verdict.DENIED}
+
+
+def test_a_table_that_has_nothing_to_do_with_it_may_be_closed_to_the_role(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql(
+        "CREATE TABLE crops (id integer PRIMARY KEY, note integer REFERENCES notes (id) ON DELETE CASCADE)",
+        "INSERT INTO crops VALUES (1, 3)",
+        "CREATE TABLE others (id integer PRIMARY KEY, crop integer)",
+    )
+    # A right on a column makes a table visible, and does not let the role see how it is made.
+    role = maria.role(
+        "GRANT SELECT, DELETE, TRIGGER ON uploads",
+        "GRANT SELECT ON notes",
+        "GRANT SELECT ON crops",
+        "GRANT SELECT (id) ON others",
+        "GRANT PROCESS ON *.*",
+    )
+    rows = target(maria, uploads, role, owns=False)
+    assert bad(probe(rows)) == {}
+    assert [(c.table, c.rows) for c in survey(rows).cascades] == [("notes", 3), ("crops", 1)]
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_a_role_that_may_not_see_triggers_is_no_yes(maria: Server, uploads: sa.Table, fires: bool) -> None:
+    fill(maria, uploads, 4)
+    if fires:
+        maria.sql(
+            "CREATE TABLE audit (id integer)",
+            "CREATE TRIGGER t AFTER DELETE ON uploads FOR EACH ROW INSERT INTO audit VALUES (OLD.id)",
+        )
+    role = maria.role("GRANT SELECT, DELETE ON uploads", "GRANT PROCESS ON *.*")
+    found = bad(probe(target(maria, uploads, role, owns=False)))
+    assert found["triggers on uploads"].verdict is Verdict.UNKNOWN
+    assert set(found) == {"triggers on uploads"}
+    assert found["triggers on uploads"].remedy.endswith(f".uploads TO '{role}'@'%';")
+    maria.sql(found["triggers on uploads"].remedy)
+    found = bad(probe(target(maria, uploads, role, owns=False)))
+    assert [p.verdict for p in found.values()] == [Verdict.DENIED] * fires
+    assert all("which write to audit" in p.detail for p in found.values())
+
+
+def test_rights_that_are_held_by_a_role_or_on_a_whole_schema_are_seen(
+    maria: Server, uploads: sa.Table
+) -> None:
+    fill(maria, uploads, 4)
+    space = str(maria.url.database).replace("_", r"\_")
+    whole = maria.role(f"GRANT SELECT, DELETE, TRIGGER ON `{space}`.*", "GRANT PROCESS ON *.*")
+    assert bad(probe(target(maria, uploads, whole, owns=False))) == {}
+    member = maria.role("GRANT PROCESS ON *.*")
+    maria.sql(
+        f"CREATE ROLE of_{member}",
+        f"GRANT SELECT, DELETE, TRIGGER ON uploads TO of_{member}",
+        f"GRANT of_{member} TO '{member}'@'%'",
+        f"SET DEFAULT ROLE of_{member} FOR '{member}'@'%'",
+    )
+    try:
+        assert bad(probe(target(maria, uploads, member, owns=False))) == {}
+    finally:
+        maria.sql(f"DROP ROLE of_{member}")
 
 
 # --- names and shapes ---------------------------------------------------------------------------------------------------
@@ -185,7 +316,7 @@ def test_a_child_is_known_by_its_name_however_innodb_writes_it(maria: Server) ->
     )
     declared = Rows(table, past(table.c.at))
     assert bad(probe(SqlRows(declared, maria.open()))) == {}
-    role = maria.role("GRANT SELECT, DELETE ON `th\u00efngs-1`", "GRANT PROCESS ON *.*")
+    role = maria.role("GRANT SELECT, DELETE, TRIGGER ON `th\u00efngs-1`", "GRANT PROCESS ON *.*")
     denied = bad(probe(SqlRows(declared, maria.open(role))))["seeing what references th\u00efngs-1"]
     assert f"{maria.url.database}.n\u00f6te s-2 references it" in denied.detail
 

@@ -45,6 +45,46 @@ def test_sql_text_that_cannot_be_run_is_refused_with_the_databases_words(server:
         survey(rows)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "id > 0 -- all of them",
+        "id > 0 /* all",
+        "id > 0 GROUP BY id",
+        "id > 0 LIMIT 9",
+        "id > 0; DELETE FROM things",
+        "id > 0 #",
+    ],
+)
+@pytest.mark.parametrize("beside", [True, False])
+def test_text_that_would_swallow_the_conditions_behind_it_is_refused_and_nothing_is_tried(
+    server: Server, said: str, beside: bool
+) -> None:
+    table = things()
+    server.create(table)
+    server.insert(table, {"id": 1, "at": aged(1)}, {"id": 2, "at": aged(1)})
+    text = sa.literal_column(said, sa.Boolean)
+    predicate = sa.and_(text, table.c.id < 9) if beside else text
+    database = server.open()
+    tried: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *args: tried.append(args[2]))
+    rows = SqlRows(Rows(table, past(table.c.at), predicate), database)
+    with pytest.raises(ConfigError, match="cannot run the predicate"):
+        survey(rows)
+    probe = {proof.subject: proof for proof in SqlProber(rows).probe(AS_OF, [])}
+    assert probe["SELECT on things"].verdict is not Verdict.ALLOWED
+    # The probe's DELETE of no row would have been one of all.
+    assert not [t for t in tried if said in t and f"({said}" not in t]
+
+
+def test_a_remark_within_the_text_is_none_of_our_business(server: Server) -> None:
+    table = things()
+    server.create(table)
+    server.insert(table, {"id": 1, "at": aged(1)}, {"id": 2, "at": aged(1)})
+    text = sa.literal_column("id > 1 -- the first is the template\n AND id < 9", sa.Boolean)
+    assert survey(SqlRows(Rows(table, past(table.c.at), text), server.open())).eligible == 1
+
+
 def test_a_parameter_without_a_value_is_refused(server: Server) -> None:
     table = things()
     server.create(table)

@@ -37,7 +37,7 @@ class MariaDB(Server):
 
     @property
     def url(self) -> str:
-        """SQLAlchemy URL of the first database, as a user with all rights on it (not SUPER)."""
+        """SQLAlchemy URL of the first database, as a user with all rights on it, and PROCESS (not SUPER)."""
         return self.database_url(_OWNER)
 
     @property
@@ -113,6 +113,8 @@ class MariaDB(Server):
             f"CREATE OR REPLACE USER '{_OWNER}'@'%' IDENTIFIED BY '{_PASSWORD}';\n"
             f"CREATE DATABASE IF NOT EXISTS `{_OWNER}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;\n"
             f"GRANT ALL ON `{_OWNER}`.* TO '{_OWNER}'@'%';\n"
+            # By which it sees whether a table that it may not read references one of its own.
+            f"GRANT PROCESS ON *.* TO '{_OWNER}'@'%';\n"
         )
         if account.uid is not None and account.gid is not None:
             os.chown(first, account.uid, account.gid)

@@ -91,9 +91,12 @@ class Postgres(Server):
     def _account(self) -> Account:
         return unprivileged_account("postgres")
 
+    def _binaries(self) -> Path:
+        return _binaries()
+
     def _prepare(self) -> tuple[Sequence[str], Mapping[str, str]]:
         account = self._account()
-        binaries = _usable(_binaries(), account, self.folder)
+        binaries = _usable(self._binaries(), account, self.folder)
         data = self.folder / "data"
         self.run_tool(
             [

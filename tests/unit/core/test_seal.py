@@ -4,7 +4,7 @@ import hashlib
 import json
 import tracemalloc
 import zlib
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safedelete.core import seal
 from safedelete.core.item import ObjectRef, Prefix, SealedRow
-from safedelete.core.seal import ObjectBatch, RowBatch, decode, digest, encode
+from safedelete.core.seal import ObjectBatch, RowBatch, decode, digest, encode, unsealable
 from safedelete.errors import LedgerError
 
 TEXT = st.text(max_size=30)
@@ -27,6 +27,8 @@ VALUES = {
     UUID: st.uuids(),
     datetime: st.datetimes(timezones=ZONES).map(lambda d: d.replace(fold=0)),  # no database stores a fold
     date: st.dates(),
+    time: st.times().map(lambda t: t.replace(fold=0)),
+    timedelta: st.timedeltas(),
     Decimal: st.decimals(allow_nan=False, allow_infinity=False, places=4),
     bytes: st.binary(max_size=40),
 }
@@ -174,12 +176,21 @@ def test_a_newer_format_names_both_versions() -> None:
         decode(*sealed({"v": 2, "kind": "rows"}))
 
 
-@pytest.mark.parametrize("value", [None, 1j, (1, 2), float("nan"), Decimal("NaN"), Decimal("sNaN")])
+@pytest.mark.parametrize(
+    "value", [None, 1j, (1, 2), float("nan"), Decimal("NaN"), Decimal("sNaN"), time(1, tzinfo=UTC)]
+)
 def test_a_key_that_cannot_be_compared_exactly_is_not_sealed(value: object) -> None:
     with pytest.raises(LedgerError, match="cannot be sealed"):
         encode(RowBatch((SealedRow((value,)),)))
     with pytest.raises(LedgerError, match="cannot be sealed"):
         encode(RowBatch((SealedRow((value,)), SealedRow((1,)))))
+
+
+def test_what_cannot_be_sealed_is_known_by_its_type_before_anything_is() -> None:
+    assert (
+        unsealable([1, "a", True, 1.5, time(1), timedelta(1), b"", UUID(int=1), Decimal(1), date.min]) == []
+    )
+    assert unsealable([1, [2], {}, time(1, tzinfo=UTC), None]) == ["NoneType", "dict", "list", "time"]
 
 
 def test_rows_with_keys_of_different_widths_are_not_sealed() -> None:

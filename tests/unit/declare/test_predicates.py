@@ -157,6 +157,8 @@ def test_values_of_the_columns_own_type_pass() -> None:
     ("text", "fine"),
     [
         ("done OR parts > 3", False),
+        ("done XOR parts > 3", False),
+        ("(done xor parts > 3)", True),
         ("(done OR parts > 3)", True),
         ("(done) or (parts > 3)", False),
         ("name = 'this or that'", True),
@@ -198,3 +200,8 @@ def test_a_pause_that_could_not_be_asked_for_is_refused(options: dict[str, Any],
 def test_an_unindexed_foreign_key_is_accepted_by_yes_alone() -> None:
     with pytest.raises(ConfigError, match="allow_unindexed_fk"):
         declare(allow_unindexed_fk="yes")
+
+
+def test_what_is_unseen_is_accepted_by_yes_alone() -> None:
+    with pytest.raises(ConfigError, match="allow_unseen=1; must be True or False"):
+        declare(allow_unseen=1)

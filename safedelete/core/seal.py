@@ -280,7 +280,10 @@ def _same(value: Any) -> Any:
 
 def _number(value: float | Decimal) -> str:
     if value.is_nan() if isinstance(value, Decimal) else math.isnan(value):
-        raise LedgerError("A primary key holds NaN, which equals nothing and cannot be sealed.")
+        raise LedgerError(
+            "A primary key holds NaN, which equals nothing and cannot be sealed. Nothing was deleted.",
+            hint="Give those rows another key, or leave them out of the predicate.",
+        )
     return value.hex() if isinstance(value, float) else str(value)
 
 

@@ -25,6 +25,7 @@ from botocore.parsers import ResponseParserError
 
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
+from safedelete.s3.answers import install_checks
 from safedelete.s3.codes import SDK_ERRORS, store_error
 from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
@@ -40,8 +41,6 @@ USER_AGENT: Final = "safedelete"
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
 _DELETES: Final = ("DeleteObjects", "DeleteObject")
-_LISTINGS: Final = ("ListObjectsV2", "ListObjectVersions")
-_TRUNCATED: Final = re.compile(rb"<(?:\w+:)?IsTruncated(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _ROLE_SESSION: Final = re.compile(r"^(arn:[a-z0-9-]+:sts::\d+:assumed-role/[^/]+)/.+$")
 
 _asking: ContextVar[Gate | None] = ContextVar("safedelete_s3_gate", default=None)
@@ -178,10 +177,7 @@ def connect(
             f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
         )
     for client in (connection.reader, connection.deleter):
-        for operation in _LISTINGS:
-            client.meta.events.register(
-                f"before-parse.s3.{operation}", _check_truncated, unique_id=f"safedelete-end-{operation}"
-            )
+        install_checks(client)
         if content_md5:
             client.meta.events.register("before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5")
         if owner is not None:
@@ -303,16 +299,6 @@ def _ask_again(request: Any, **_: Any) -> None:
     gate = _asking.get()
     if gate is not None and request.context.get("retries", {}).get("attempt", 1) > 1:
         gate()
-
-
-def _check_truncated(response_dict: Any, **_: Any) -> None:
-    """Raise where the SDK would take a word that it does not know for the end of a listing."""
-    found = _TRUNCATED.search(response_dict["body"]) if response_dict.get("status_code") == 200 else None
-    if found is not None and found[1] not in (b"true", b"false"):
-        word = (found[1] or b"")[:40]
-        raise ResponseParserError(
-            f"whether the listing goes on is said as {word!r}, which is neither true nor false"
-        )
 
 
 def _send_md5(request: Any, **_: Any) -> None:

@@ -227,7 +227,9 @@ class _Sample:
         unknown = there[Presence.UNKNOWN]
         kind = "objects" if not self.prefixes else "prefixes" if not self.refs else "objects and prefixes"
         verb = "there" if not self.prefixes else "there, or have something below them"
-        what = f"{present} of {sampled} sampled {kind} that rows of {table} name in bucket {bucket} are {verb}"
+        what = (
+            f"{present} of {sampled} sampled {kind} that rows of {table} name in bucket {bucket} are {verb}"
+        )
         raise PreflightError(
             f"Preflight: only {what}" + (f", and {unknown} could not be asked for." if unknown else "."),
             unknown=[f"the objects of {table}"] if unknown else [],

@@ -27,6 +27,7 @@ _ROOTS: Final = {
 _TRUNCATED: Final = re.compile(rb"<(?:\w+:)?IsTruncated(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _ENCODING: Final = re.compile(rb"<(?:\w+:)?EncodingType(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _LATEST: Final = re.compile(rb"<(?:\w+:)?IsLatest(?:\s[^>]*)?(?:/>|>([^<]*)<)")
+_MARKER: Final = re.compile(rb"<(?:\w+:)?DeleteMarker(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _ROOT: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>)?\s*<(?:\w+:)?(\w+)")
 
 
@@ -35,6 +36,7 @@ def install_checks(client: S3Client) -> None:
     checks: dict[str, Callable[..., None]] = {
         "ListObjectsV2": _check_listing,
         "ListObjectVersions": _check_versions,
+        "DeleteObjects": _check_deleted,
         **{operation: _Root(names).check for operation, names in _ROOTS.items()},
     }
     for operation, check in checks.items():
@@ -79,10 +81,19 @@ def _check_listing(response_dict: Any, **_: Any) -> None:
 
 def _check_versions(response_dict: Any, **_: Any) -> None:
     _check_listing(response_dict)
-    odd = set(_LATEST.findall(response_dict["body"])) - {b"true", b"false"}
+    _check_truth(_LATEST, "a version is current", response_dict)
+
+
+def _check_deleted(response_dict: Any, **_: Any) -> None:
+    _check_truth(_MARKER, "a delete made a marker", response_dict)
+
+
+def _check_truth(pattern: re.Pattern[bytes], what: str, response_dict: Any) -> None:
+    """Raise where the SDK would take a word that it does not know for "false"."""
+    odd = set(pattern.findall(response_dict["body"])) - {b"true", b"false"}
     if odd and response_dict.get("status_code") == 200:
         raise ResponseParserError(
-            f"whether a version is current is said as {_words(min(odd))}, which is neither true nor false"
+            f"whether {what} is said as {_words(min(odd))}, which is neither true nor false"
         )
 
 

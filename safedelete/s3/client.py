@@ -26,6 +26,7 @@ from botocore.parsers import ResponseParserError
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
 from safedelete.s3.answers import install_checks
+from safedelete.s3.bounded import ANSWER_TIMEOUT, install_bound
 from safedelete.s3.codes import SDK_ERRORS, store_error
 from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
@@ -135,6 +136,7 @@ def connect(
     secret_key: str | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     read_timeout: float = READ_TIMEOUT,
+    answer_timeout: float = ANSWER_TIMEOUT,
     connections: int = 16,
     content_md5: bool = False,
     owner: str | None = None,
@@ -150,6 +152,7 @@ def connect(
         secret_key: Its secret.
         connect_timeout: Seconds, above 0.
         read_timeout: Seconds between two bytes of an answer, above 0.
+        answer_timeout: Seconds that a whole answer may take, above 0; a long one is given more. Not for ``declared``.
         connections: Most connections at a time.
         content_md5: Send Content-MD5 rather than a CRC32 with DeleteObjects, for stores that insist on it.
         owner: Account id that every bucket must belong to (``ExpectedBucketOwner``).
@@ -169,6 +172,7 @@ def connect(
             secret_key,
             connect_timeout,
             read_timeout,
+            answer_timeout,
             connections,
             None if path_style is None else "path" if path_style else "virtual",
         )
@@ -215,6 +219,7 @@ def _own(
     secret_key: str | None,
     connect_timeout: float,
     read_timeout: float,
+    answer_timeout: float,
     connections: int,
     declared: Style | None,
 ) -> Connection:
@@ -263,6 +268,8 @@ def _own(
             f"The S3 client could not be made: {error}.",
             hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_DEFAULT_REGION and AWS_PROFILE.",
         ) from error
+    for client in (reader, deleter):
+        install_bound(client, answer_timeout)
     install_fast_list(reader)
     install_fast_delete(deleter)
     return Connection(reader, deleter, reader.meta.endpoint_url, reader.meta.region_name or "", plain)

@@ -656,6 +656,27 @@ def test_a_marker_where_none_was_wanted_is_a_failure() -> None:
     assert outcome.state is Outcome.FAILED
 
 
+@pytest.mark.parametrize("word", ["True", "TRUE", "1", ""])
+@pytest.mark.parametrize("client", ["reader", "deleter"], ids=["sdk", "fast"])
+def test_a_marker_that_is_told_by_another_word_is_not_taken_for_a_deletion(
+    stub: StubS3, client: str, word: str
+) -> None:
+    said = f"<DeleteResult><Deleted><Key>a</Key><DeleteMarker>{word}</DeleteMarker></Deleted></DeleteResult>"
+    stub.always(answering(200, said.encode()))
+    (ref,) = refs("lies", "a")
+    found = delete_objects(
+        getattr(reach(stub), client), "lies", [ref], gate=Gate(), clock=FakeClock(), effort=QUICK
+    )
+    assert found[ref].state is Outcome.UNKNOWN
+
+
+def test_a_deletion_that_names_two_keys_is_one_of_neither(stub: StubS3) -> None:
+    said = b"<DeleteResult><Deleted><Key>a</Key><Key>b</Key></Deleted></DeleteResult>"
+    stub.always(answering(200, said))
+    outcomes = run(stub, refs("lies", "a", "b"))
+    assert {outcome.state for outcome in outcomes.values()} == {Outcome.UNKNOWN}
+
+
 # --- any answer at all ---
 
 MANY_KEYS = ["a", "b", "c", "d\x01", "é", "x/../y", ""]

@@ -61,7 +61,7 @@ def test_a_run_of_which_one_of_two_buckets_is_wrong_is_stopped_before_a_row_goes
     for number in range(6):
         row = world.add(number)
         world.table.put(replace(row, objects=(*row.objects, row.objects[0]._replace(bucket="another"))))
-    with pytest.raises(PreflightError, match="only 0 of 6 sampled objects .* in bucket another"):
+    with pytest.raises(PreflightError, match=r"only 0 of 6 sampled objects .* in bucket another"):
         world.process().run()
     assert all(world.has_row(n) and world.has_object(f"{n}.jpg") for n in range(6))
 

@@ -503,3 +503,11 @@ def test_a_key_with_dot_segments_is_looked_for_past_an_empty_page(stub: StubS3) 
     more = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>"
     stub.script(answering(200, more), operation="ListObjectsV2")
     assert store_on(reach(stub)).presence(refs) == dict.fromkeys(refs, Presence.PRESENT)
+
+
+def test_what_a_head_says_is_not_there_is_asked_to_be_deleted_all_the_same(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a", "b")
+    stub.always(refusing(404, "NoSuchKey"), operation="HeadObject")
+    outcomes = store_on(reach(stub)).delete(refs, gate=Gate())
+    gone = {ref.key for ref, outcome in outcomes.items() if outcome.state in (Outcome.DELETED, Outcome.GONE)}
+    assert not gone & stub.keys("b"), "their rows would go, and they would stay"

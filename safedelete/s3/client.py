@@ -20,8 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import BotoCoreError, NoCredentialsError
 
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
@@ -90,7 +89,7 @@ class Connection:
             return at_key
         try:
             arn = str(self._sts().get_caller_identity().get("Arn") or "")
-        except (ClientError, BotoCoreError, ResponseParserError, OSError, ValueError) as error:
+        except SDK_ERRORS as error:
             if aws:
                 raise store_error(error, "Asking AWS (sts:GetCallerIdentity) who the caller is") from error
             # A store without STS answers this with anything at all. The access key's id identifies the caller too,

@@ -6,7 +6,8 @@ A store that turns in a circle is listed for ever, and what it names again is pl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from operator import lt
 from typing import Any, Final
 
 from safedelete.errors import StoreError
@@ -28,7 +29,7 @@ class Course:
         self._last: object = None
         self._empty = 0
 
-    def take(self, names: Sequence[Hashable]) -> None:
+    def take(self, names: Sequence[str] | Sequence[tuple[str, str]]) -> None:
         """Take in what a page names.
 
         Raises:
@@ -41,7 +42,8 @@ class Course:
         # Whatever the tokens say: a store that makes a new one each time would be listed for ever.
         if names[0] == self._last or self._firsts.closes(names[0]):
             raise self._twice(names[0])
-        if len(set(names)) < len(names):
+        # Most stores list in order, which is told without a hash of each name.
+        if not all(map(lt, names, names[1:])) and len(set(names)) < len(names):
             raise self._twice(next(name for name, times in Counter(names).items() if times > 1))
         self._last = names[-1]
 

@@ -260,31 +260,42 @@ def _oldest_first(versions: Sequence[ListedVersion]) -> list[ListedVersion]:
 def _objects(answer: Mapping[str, Any], bucket: str, prefix: str, what: str) -> list[Listed]:
     _check_place(answer, bucket, prefix, what)
     page: list[Listed] = []
+    item: Mapping[str, Any] = {}
     try:
+        # Millions of times over: what can be asked of the whole page is asked of the whole page.
         for item in answer.get("Contents") or ():
-            key, size, etag = item["Key"], item["Size"], item.get("ETag")
-            if type(key) is not str or not 0 <= size < LARGEST or type(etag) not in _ETAG_OR_NONE:
-                raise _odd(what, item)
+            key = item["Key"]
             if not key.startswith(prefix):
                 raise _stray(what, key)
             # An empty ETag is none: no condition can be made of it.
-            page.append(Listed(key, etag or None, size, item["LastModified"], item.get("StorageClass")))
+            etag = item.get("ETag") or None
+            page.append(Listed(key, etag, item["Size"], item["LastModified"], item.get("StorageClass")))
     except KeyError as error:
         raise _lacking(what, str(error)) from error
+    except AttributeError as error:
+        raise _odd(what, item) from error
+    if page:
+        sizes = [entry.size for entry in page]
+        if min(sizes) < 0 or max(sizes) >= LARGEST or not {type(entry.etag) for entry in page} <= _ETAG:
+            raise _odd(what, next(entry for entry in page if not _is_one(entry.size, entry.etag))._asdict())
     counted = answer.get("KeyCount")
     if isinstance(counted, int) and counted > len(page) + len(answer.get("CommonPrefixes") or ()):
         raise cut_short(what, f"the answer counts {counted:,} keys and names {len(page):,}")
     return page
 
 
-_ETAG_OR_NONE: Final = (str, type(None))
+_ETAG: Final = frozenset({str, type(None)})
+
+
+def _is_one(size: int, etag: object) -> bool:
+    return 0 <= size < LARGEST and type(etag) in _ETAG
 
 
 def _version(item: Mapping[str, Any], what: str, *, marker: bool) -> ListedVersion:
     key, version, size, etag = item["Key"], item["VersionId"], item.get("Size") or 0, item.get("ETag")
     # Without an id a delete would be of whatever is current.
     named = isinstance(key, str) and isinstance(version, str) and version
-    if not named or not 0 <= size < LARGEST or type(etag) not in _ETAG_OR_NONE:
+    if not named or not _is_one(size, etag):
         raise _odd(what, item)
     return ListedVersion(
         key,

@@ -84,7 +84,7 @@ def test_records_that_are_not_like_the_first_are_read_as_they_are() -> None:
     fifth = "<Key>&lt;&#34;&amp;lt;</Key><Size>5</Size>"
     body = (
         HEAD
-        + "".join(f"<Contents>{inside}</Contents>" for inside in (first, second, third, fourth, first))
+        + "".join(f"<Contents>{inside}</Contents>" for inside in (first, second, third, fourth, fifth, third))
         + "</R>"
     )
     found = _cut_out(body.encode(), RECORDS, FIELDS)

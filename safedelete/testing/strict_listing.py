@@ -12,7 +12,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from safedelete.testing.servers.faults import Answer, Request
-from safedelete.testing.servers.version_page import ListedVersion, version_page
+from safedelete.testing.servers.version_page import VersionEntry, version_page
 from safedelete.testing.strict_rules import error
 
 MOST_LISTED: Final = 1000
@@ -91,8 +91,8 @@ def _all(bucket: Any, prefix: str) -> Iterator[tuple[str, Any, bool]]:
             yield key, version, version is versions[-1]
 
 
-def _listed(key: str, version: Any, latest: bool) -> ListedVersion:
+def _listed(key: str, version: Any, latest: bool) -> VersionEntry:
     name, modified = str(version.version_id), version.last_modified.replace(tzinfo=UTC)
     if not hasattr(version, "etag"):
-        return ListedVersion(key, name, latest, modified)
-    return ListedVersion(key, name, latest, modified, str(version.etag), version.size, version.storage_class)
+        return VersionEntry(key, name, latest, modified)
+    return VersionEntry(key, name, latest, modified, str(version.etag), version.size, version.storage_class)

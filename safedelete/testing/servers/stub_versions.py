@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Entry, Request, error_body, escaped
 from safedelete.testing.servers.stub_object import StoredObject, got, refusal
-from safedelete.testing.servers.version_page import ListedVersion, version_page
+from safedelete.testing.servers.version_page import VersionEntry, version_page
 
 _MAX_KEYS = 1000
 _NAME = re.compile(r"v(\d+)")
@@ -147,12 +147,12 @@ class Versions:
         ends = (page[-1][0], page[-1][1].name) if more else None
         return version_page(request, limit, (self._listed(*entry) for entry in page), ends)
 
-    def _listed(self, key: str, version: Version) -> ListedVersion:
+    def _listed(self, key: str, version: Version) -> VersionEntry:
         latest, stored = self._kept[key][-1] is version, version.stored
         if stored is None:
-            return ListedVersion(key, version.name, latest, version.modified)
+            return VersionEntry(key, version.name, latest, version.modified)
         etag, size = f'"{stored.etag}"', len(stored.body)
-        return ListedVersion(key, version.name, latest, version.modified, etag, size, stored.storage or "")
+        return VersionEntry(key, version.name, latest, version.modified, etag, size, stored.storage or "")
 
     # --- inside ---
 

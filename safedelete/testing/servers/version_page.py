@@ -10,7 +10,7 @@ from urllib.parse import quote
 from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Request, escaped
 
 
-class ListedVersion(NamedTuple):
+class VersionEntry(NamedTuple):
     """One version or delete marker of the page.
 
     Attributes:
@@ -35,7 +35,7 @@ class ListedVersion(NamedTuple):
 def version_page(
     request: Request,
     limit: int,
-    shown: Iterable[ListedVersion],
+    shown: Iterable[VersionEntry],
     ends: tuple[str, str] | None,
     groups: Sequence[str] = (),
 ) -> Answer:
@@ -70,7 +70,7 @@ def version_page(
     return Answer(200, "".join([*parts, "</ListVersionsResult>"]).encode(), XML)
 
 
-def _entry(named: str, entry: ListedVersion) -> str:
+def _entry(named: str, entry: VersionEntry) -> str:
     about = (
         f"<Key>{named}</Key><VersionId>{entry.name}</VersionId><IsLatest>{str(entry.latest).lower()}</IsLatest>"
         f"<LastModified>{entry.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"

@@ -677,6 +677,16 @@ def test_a_deletion_that_names_two_keys_is_one_of_neither(stub: StubS3) -> None:
     assert {outcome.state for outcome in outcomes.values()} == {Outcome.UNKNOWN}
 
 
+@pytest.mark.parametrize("made", ["v1", "m"])
+def test_a_marker_that_was_made_where_a_version_was_to_go_is_no_deletion(made: str) -> None:
+    def answer(entries: Any) -> Any:
+        named = {"Key": "a", "VersionId": "v1", "DeleteMarker": True, "DeleteMarkerVersionId": made}
+        return {"Deleted": [named]}
+
+    (outcome,) = scripted(Scripted(answer), [ObjectRef("b", "a", None, "v1")]).values()
+    assert (outcome.state is Outcome.DELETED) is (made == "v1"), "v1 may itself be a marker that was removed"
+
+
 # --- any answer at all ---
 
 MANY_KEYS = ["a", "b", "c", "d\x01", "é", "x/../y", ""]

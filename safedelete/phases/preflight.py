@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -22,7 +22,7 @@ from safedelete.core.plan import Plan
 from safedelete.core.seal import RowBatch
 from safedelete.errors import PreflightError
 from safedelete.phases.parts import Part, RowPart
-from safedelete.ports import Presence, Prober, Proof, StoredBatch, Verdict
+from safedelete.ports import ObjectStore, Presence, Prober, Proof, StoredBatch, Verdict
 
 log = structlog.get_logger("safedelete.preflight")
 
@@ -155,48 +155,85 @@ def require_objects(parts: Sequence[Part], batches: Iterable[StoredBatch]) -> No
     """Ask for some of the sealed objects before the first delete: far fewer than rows name means a wrong place. Reads only.
 
     A store acknowledges the deletion of an object that was never there. In a wrong bucket, account or endpoint every row
-    would go, and every object would stay behind in the right one.
+    would go, and every object would stay behind in the right one. Each bucket is judged by itself: of rows that own objects
+    in two, half are there when one of the two is wrong.
 
     Args:
         parts: The targets.
-        batches: Sealed batches that nothing has been asked of yet.
+        batches: Sealed batches that nothing has been asked of yet; read until every bucket met so far is judged.
 
     Raises:
-        PreflightError: Of a sample, fewer than half are there, or it could not be asked for. Nothing was deleted.
+        PreflightError: Of a bucket's sample, fewer than half are there, or it could not be asked for. Nothing was deleted.
     """
     wanted = {
         i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.store is not None and not p.missing_ok
     }
+    open_samples: dict[tuple[int, str], _Sample] = {}
+    judged: set[tuple[int, str]] = set()
     for stored in batches:
         if not wanted:
             return
-        part = parts[stored.ref.target]
-        if stored.ref.target not in wanted or not isinstance(part, RowPart) or part.store is None:
+        target = stored.ref.target
+        part = parts[target]
+        if target not in wanted or not isinstance(part, RowPart) or part.store is None:
             continue
         assert isinstance(stored.items, RowBatch)
-        rows = stored.items.rows
-        # Each once: rows that share an object are answered for by one presence.
-        named = dict.fromkeys(ref for row in rows for ref in row.objects if not within(ref, row.prefixes))
-        refs = list(named)[:SAMPLE]
-        # Below a prefix the listing that sealed it has looked; where it found nothing, there was nothing.
-        prefixes = [
-            any(within(ref, [prefix]) for ref in row.objects) for row in rows for prefix in row.prefixes
-        ]
-        sampled = len(refs) + len(prefixes)
-        if sampled < FEWEST:
-            continue
-        wanted.discard(stored.ref.target)
-        there = Counter(part.store.presence(refs).values()) if refs else Counter[Presence]()
-        present = there[Presence.PRESENT] + sum(prefixes)
-        if present * 2 < sampled:
-            unknown = there[Presence.UNKNOWN]
-            kind = "objects" if not prefixes else "prefixes" if not refs else "objects and prefixes"
-            verb = "there" if not prefixes else "there, or have something below them"
-            what = f"{present} of {sampled} sampled {kind} that rows of {part.target.name} name are {verb}"
-            raise PreflightError(
-                f"Preflight: only {what}" + (f", and {unknown} could not be asked for." if unknown else "."),
-                unknown=[f"the objects of {part.target.name}"] if unknown else [],
-                denied=[] if unknown else [f"the objects of {part.target.name}"],
-                hint="Check bucket, prefix, account and endpoint. If the objects went before their rows on purpose (a "
-                "lifecycle rule), say S3Keys(..., missing_ok=True).",
-            )
+        for row in stored.items.rows:
+            for ref in row.objects:
+                if (target, ref.bucket) not in judged and not within(ref, row.prefixes):
+                    open_samples.setdefault((target, ref.bucket), _Sample()).add(ref)
+            for prefix in row.prefixes:
+                if (target, prefix.bucket) not in judged:
+                    # Below a prefix the listing that sealed it has looked; where it found nothing, there was nothing.
+                    something = any(within(ref, [prefix]) for ref in row.objects)
+                    open_samples.setdefault((target, prefix.bucket), _Sample()).prefixes.append(something)
+        for place in [place for place, sample in open_samples.items() if sample.says_something]:
+            judged.add(place)
+            open_samples.pop(place).judge(part.target.name, place[1], part.store)
+        # A sample of an earlier batch that says nothing yet is filled by the next ones.
+        if not any(place[0] == target for place in open_samples) and any(p[0] == target for p in judged):
+            wanted.discard(target)
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Some of what the rows of one target own in one bucket.
+
+    Attributes:
+        refs: Each once: rows that share an object are answered for by one presence.
+        prefixes: For each prefix, whether something lies below it.
+    """
+
+    refs: dict[ObjectRef, None] = field(default_factory=dict)
+    prefixes: list[bool] = field(default_factory=list)
+
+    def add(self, ref: ObjectRef) -> None:
+        """Take in an object; memory stays bounded."""
+        if len(self.refs) < SAMPLE:
+            self.refs[ref] = None
+
+    @property
+    def says_something(self) -> bool:
+        """Whether it is large enough to be judged by."""
+        return len(self.refs) + len(self.prefixes) >= FEWEST
+
+    def judge(self, table: str, bucket: str, store: ObjectStore) -> None:
+        """Raise unless at least half is there. Reads only."""
+        there = Counter(store.presence(list(self.refs)).values()) if self.refs else Counter[Presence]()
+        sampled = len(self.refs) + len(self.prefixes)
+        present = there[Presence.PRESENT] + sum(self.prefixes)
+        if present * 2 >= sampled:
+            return
+        unknown = there[Presence.UNKNOWN]
+        kind = "objects" if not self.prefixes else "prefixes" if not self.refs else "objects and prefixes"
+        verb = "there" if not self.prefixes else "there, or have something below them"
+        what = (
+            f"{present} of {sampled} sampled {kind} that rows of {table} name in bucket {bucket} are {verb}"
+        )
+        raise PreflightError(
+            f"Preflight: only {what}" + (f", and {unknown} could not be asked for." if unknown else "."),
+            unknown=[f"the objects of {table}"] if unknown else [],
+            denied=[] if unknown else [f"the objects of {table}"],
+            hint="Check bucket, prefix, account and endpoint. If the objects went before their rows on purpose (a "
+            "lifecycle rule), say S3Keys(..., missing_ok=True).",
+        )

@@ -20,11 +20,12 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import BotoCoreError, NoCredentialsError
 
 from safedelete.errors import ConfigError
 from safedelete.ports import Gate
+from safedelete.s3.answers import install_checks
+from safedelete.s3.bounded import ANSWER_TIMEOUT, install_bound
 from safedelete.s3.codes import SDK_ERRORS, store_error
 from safedelete.s3.fastdelete import install_fast_delete
 from safedelete.s3.fastlist import install_fast_list
@@ -40,8 +41,6 @@ USER_AGENT: Final = "safedelete"
 CONNECT_TIMEOUT: Final = 5.0
 READ_TIMEOUT: Final = 30.0
 _DELETES: Final = ("DeleteObjects", "DeleteObject")
-_LISTINGS: Final = ("ListObjectsV2", "ListObjectVersions")
-_TRUNCATED: Final = re.compile(rb"<(?:\w+:)?IsTruncated(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 _ROLE_SESSION: Final = re.compile(r"^(arn:[a-z0-9-]+:sts::\d+:assumed-role/[^/]+)/.+$")
 
 _asking: ContextVar[Gate | None] = ContextVar("safedelete_s3_gate", default=None)
@@ -90,7 +89,7 @@ class Connection:
             return at_key
         try:
             arn = str(self._sts().get_caller_identity().get("Arn") or "")
-        except (ClientError, BotoCoreError, ResponseParserError, OSError, ValueError) as error:
+        except SDK_ERRORS as error:
             if aws:
                 raise store_error(error, "Asking AWS (sts:GetCallerIdentity) who the caller is") from error
             # A store without STS answers this with anything at all. The access key's id identifies the caller too,
@@ -136,6 +135,7 @@ def connect(
     secret_key: str | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     read_timeout: float = READ_TIMEOUT,
+    answer_timeout: float = ANSWER_TIMEOUT,
     connections: int = 16,
     content_md5: bool = False,
     owner: str | None = None,
@@ -151,6 +151,7 @@ def connect(
         secret_key: Its secret.
         connect_timeout: Seconds, above 0.
         read_timeout: Seconds between two bytes of an answer, above 0.
+        answer_timeout: Seconds that a whole answer may take, above 0; a long one is given more. Not for ``declared``.
         connections: Most connections at a time.
         content_md5: Send Content-MD5 rather than a CRC32 with DeleteObjects, for stores that insist on it.
         owner: Account id that every bucket must belong to (``ExpectedBucketOwner``).
@@ -170,6 +171,7 @@ def connect(
             secret_key,
             connect_timeout,
             read_timeout,
+            answer_timeout,
             connections,
             None if path_style is None else "path" if path_style else "virtual",
         )
@@ -178,10 +180,7 @@ def connect(
             f"request-created.s3.{operation}", _ask_again, unique_id=f"safedelete-gate-{operation}"
         )
     for client in (connection.reader, connection.deleter):
-        for operation in _LISTINGS:
-            client.meta.events.register(
-                f"before-parse.s3.{operation}", _check_truncated, unique_id=f"safedelete-end-{operation}"
-            )
+        install_checks(client)
         if content_md5:
             client.meta.events.register("before-sign.s3.DeleteObjects", _send_md5, unique_id="safedelete-md5")
         if owner is not None:
@@ -219,6 +218,7 @@ def _own(
     secret_key: str | None,
     connect_timeout: float,
     read_timeout: float,
+    answer_timeout: float,
     connections: int,
     declared: Style | None,
 ) -> Connection:
@@ -267,6 +267,8 @@ def _own(
             f"The S3 client could not be made: {error}.",
             hint="Check AWS_ENDPOINT_URL (with its scheme, http:// or https://), AWS_DEFAULT_REGION and AWS_PROFILE.",
         ) from error
+    for client in (reader, deleter):
+        install_bound(client, answer_timeout)
     install_fast_list(reader)
     install_fast_delete(deleter)
     return Connection(reader, deleter, reader.meta.endpoint_url, reader.meta.region_name or "", plain)
@@ -303,16 +305,6 @@ def _ask_again(request: Any, **_: Any) -> None:
     gate = _asking.get()
     if gate is not None and request.context.get("retries", {}).get("attempt", 1) > 1:
         gate()
-
-
-def _check_truncated(response_dict: Any, **_: Any) -> None:
-    """Raise where the SDK would take a word that it does not know for the end of a listing."""
-    found = _TRUNCATED.search(response_dict["body"]) if response_dict.get("status_code") == 200 else None
-    if found is not None and found[1] not in (b"true", b"false"):
-        word = (found[1] or b"")[:40]
-        raise ResponseParserError(
-            f"whether the listing goes on is said as {word!r}, which is neither true nor false"
-        )
 
 
 def _send_md5(request: Any, **_: Any) -> None:

@@ -35,9 +35,9 @@ SDK_ERRORS: Final = (
 )
 """Everything boto3 raises for a request that failed, was not understood, or was never sent.
 
-It looks into an answer without asking whether what it looks for is in it: an empty ``<Error/>`` is an AttributeError, an
-element within an error's code a TypeError, a size that is no number a ValueError, an encoded listing with an entry that has
-no key a KeyError.
+It looks into an answer without asking whether what it looks for is in it: an empty ``<Error/>`` is an AttributeError, a size
+that is no number a ValueError, two of them or an element within an error's code a TypeError, an encoded listing with an entry
+that has no key a KeyError.
 
 An endpoint that answers all requests with a redirect makes it ask for the bucket's region in a circle, until it runs out of
 stack; and new credentials that have expired already are a RuntimeError.
@@ -171,6 +171,7 @@ _HINTS: Final = {
     "RecursionError": "Every request is redirected: check AWS_ENDPOINT_URL, and set AWS_DEFAULT_REGION to the bucket's own.",
     "AttributeError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
     "ResponseParserError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
+    "TypeError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
     "ValueError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
     "KeyError": "Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
 }

@@ -7,9 +7,9 @@ it is parsed. Anything that it does not understand it leaves alone, for the SDK 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape
 
+from safedelete.s3.answers import decoded
 from safedelete.s3.fastxml import UNREADABLE, read_flat
 
 if TYPE_CHECKING:
@@ -45,11 +45,14 @@ def _take_contents(response_dict: Any, customized_response_dict: Any, **_: Any) 
     try:
         flat = read_flat(response_dict["body"], ("Contents",), _FIELDS)
         contents, top = flat.records["Contents"], flat.scalars
-        decode = top.get("EncodingType") == "url"
+        encoding = top.get("EncodingType", "")
+        if encoding not in ("", "url"):
+            return
+        decode = encoding == "url"
         for item in contents:
             key = item["Key"]
             if decode and ("%" in key or "+" in key):
-                item["Key"] = unquote_plus(key)
+                item["Key"] = decoded(key)
             if "Size" in item:
                 item["Size"] = int(item["Size"])
     except UNREADABLE:

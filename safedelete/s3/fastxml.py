@@ -55,7 +55,8 @@ def read_flat(body: bytes, records: tuple[str, ...], fields: Collection[str]) ->
 
     Raises:
         ExpatError: It is not well-formed.
-        ValueError: It has a document type declaration. Without one there is nothing to expand, and S3 sends none.
+        ValueError: It has a document type declaration (without one there is nothing to expand, and S3 sends none), or says
+            something twice: which of the two is meant is not known.
     """
     found = _cut_out(body, records, frozenset(fields))
     return _by_element(body, records, fields) if found is None else found
@@ -163,17 +164,22 @@ def _by_element(body: bytes, records: Collection[str], fields: Collection[str]) 
         depth += 1
         text = ""
 
+    def once(where: dict[str, str], name: str) -> None:
+        if name in where:
+            raise ValueError(f"{name} is said more than once")
+        where[name] = text
+
     def end(name: str) -> None:
         nonlocal depth, record, text
         depth -= 1
         if depth == 2:
             if record is not None and name in fields:
-                record[name] = text
+                once(record, name)
         elif depth == 1:
             if record is not None:
                 record = None
             else:
-                scalars[name] = text
+                once(scalars, name)
         text = ""
 
     def characters(data: str) -> None:

@@ -26,7 +26,7 @@ from safedelete.declare.inventory import Inventory
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.codes import SDK_ERRORS, store_error
 from safedelete.s3.entry import quoted
-from safedelete.s3.listing import Listed, list_objects
+from safedelete.s3.listing import LARGEST, Listed, list_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -184,7 +184,7 @@ class InventoryReader:
             raise _damaged(what, f"its MD5 is {found}, and manifest.checksum says {wanted[:80]!r}")
         try:
             return self._parse_manifest(url, json.loads(text))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise _damaged(what, f"it is no inventory manifest ({type(error).__name__}: {error})") from error
 
     def _newest(self) -> str:
@@ -320,10 +320,13 @@ class InventoryReader:
             return None
         if not row["ETag"] or row["Size"] in ("", None) or not row["LastModifiedDate"]:
             raise ValueError(f"{row['Key']!r} has no ETag, size or time")
+        size = int(row["Size"])
+        if not 0 <= size < LARGEST:
+            raise ValueError(f"{row['Key']!r} has {size} bytes")
         return Listed(
             row["Key"],
             quoted(row["ETag"]),
-            int(row["Size"]),
+            size,
             row["LastModifiedDate"],
             row.get("StorageClass") or None,
         )

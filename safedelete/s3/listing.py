@@ -1,22 +1,31 @@
 """List a bucket page by page; a listing that is cut short is an error, never the end.
 
 Reads only. What a planner must not mistake for "nothing there": a proxy's page, an answer that says it goes on without
-saying where, one that turns in a circle, and one that ignores the prefix.
+saying where, one that turns in a circle, one that ignores the prefix or is about another bucket, and one that names fewer
+keys than it counts. What it must not take for an object's age: a time that the store does not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from botocore.utils import parse_timestamp
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote_plus
 
 from safedelete.errors import StoreError
 from safedelete.s3.codes import SDK_ERRORS, store_error
+from safedelete.s3.course import Course, cut_short
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
+
+
+LARGEST: Final = 1 << 63
+"""Bytes that no object has, and no number of a ledger holds."""
+
+_DATE_ALONE: Final = len("2026-01-01")
+_ALIASES: Final = ("-s3alias", "--ol-s3")  # access points, whose answers name the bucket behind them
 
 
 class Listed(NamedTuple):
@@ -77,29 +86,20 @@ def list_objects(
         options["StartAfter"] = start_after
     if delimiter is not None:
         options["Delimiter"] = delimiter
-    circle = _Circle()
+    course = Course(what)
     while True:
         try:
             answer: Mapping[str, Any] = client.list_objects_v2(**options)
         except SDK_ERRORS as error:
             raise store_error(error, what) from error
         truncated = _truncated(answer, what)
-        page: list[Listed] = []
-        try:
-            for item in answer.get("Contents") or ():
-                key = item["Key"]
-                if not key.startswith(prefix):
-                    raise _stray(what, key)
-                page.append(_listed(item))
-        except KeyError as error:
-            raise _lacking(what, str(error)) from error
+        page = _objects(answer, bucket, prefix, what)
+        course.take([item.key for item in page])
         yield page
         if not truncated:
             return
         token = answer.get("NextContinuationToken")
-        if not token or circle.closes(token):
-            raise _cut_short(what, "no continuation token" if not token else "a token it had given before")
-        options["ContinuationToken"] = token
+        options["ContinuationToken"] = course.onward(token, "continuation token")
 
 
 def list_level(client: S3Client, bucket: str, prefix: str) -> Level | None:
@@ -117,12 +117,12 @@ def list_level(client: S3Client, bucket: str, prefix: str) -> Level | None:
         return None
     try:
         folders = [item["Prefix"] for item in answer.get("CommonPrefixes") or ()]
-        objects = [_listed(item) for item in answer.get("Contents") or ()]
     except KeyError as error:
         raise _lacking(what, str(error)) from error
-    for name in (*folders, *(item.key for item in objects)):
-        if not name.startswith(prefix):
-            raise _stray(what, name)
+    objects = _objects(answer, bucket, prefix, what)
+    for name in folders:
+        if not isinstance(name, str) or not name.startswith(prefix):
+            raise _stray(what, str(name))
     return Level(objects, folders)
 
 
@@ -136,32 +136,33 @@ def list_versions(
     """
     what = f"Listing the versions of s3://{bucket}/{prefix}"
     options: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": page_size}
-    circle = _Circle()
+    course = Course(what)
     while True:
         try:
             answer: Mapping[str, Any] = client.list_object_versions(**options)
         except SDK_ERRORS as error:
             raise store_error(error, what) from error
         truncated = _truncated(answer, what)
+        _check_place(answer, bucket, prefix, what)
         page: list[ListedVersion] = []
         try:
-            page += [_version(item, marker=False) for item in answer.get("Versions") or ()]
-            page += [_version(item, marker=True) for item in answer.get("DeleteMarkers") or ()]
+            page += [_version(item, what, marker=False) for item in answer.get("Versions") or ()]
+            page += [_version(item, what, marker=True) for item in answer.get("DeleteMarkers") or ()]
         except KeyError as error:
             raise _lacking(what, str(error)) from error
         for entry in page:
             if not entry.key.startswith(prefix):
                 raise _stray(what, entry.key)
+        course.take([(entry.key, entry.version) for entry in page])
         yield page
         if not truncated:
             return
-        marker = (answer.get("NextKeyMarker"), answer.get("NextVersionIdMarker"))
-        if not marker[0] or circle.closes(marker):
-            raise _cut_short(what, "no key marker" if not marker[0] else "a key marker it had given before")
-        options["KeyMarker"] = marker[0]
+        key, version = answer.get("NextKeyMarker"), answer.get("NextVersionIdMarker")
+        course.onward(key and (key, version), "key marker")
+        options["KeyMarker"] = key
         options.pop("VersionIdMarker", None)
-        if marker[1]:
-            options["VersionIdMarker"] = marker[1]
+        if version:
+            options["VersionIdMarker"] = version
 
 
 def by_key(pages: Iterator[list[ListedVersion]]) -> Iterator[list[ListedVersion]]:
@@ -200,16 +201,16 @@ def instant(modified: Any) -> datetime:
     """
     try:
         when = modified if isinstance(modified, datetime) else _parse(modified)
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     except (ValueError, TypeError, OverflowError) as error:
-        raise StoreError(
-            f"The store gave {modified!r} as an object's LastModified, which is not a time.",
-            hint="Check that the endpoint is an S3 store and that nothing in between changes its answers.",
-        ) from error
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+        raise _no_time(modified, "which is not a time") from error
+    if when <= _NEVER:
+        raise _no_time(modified, "which is what programs write for a time that they do not know")
+    return when
 
 
 def written(modified: Any) -> float:
-    """Return a listing's LastModified in Unix seconds.
+    """Return a listing's LastModified in Unix seconds, above 0.
 
     Raises:
         StoreError: As for :func:`instant`.
@@ -219,16 +220,30 @@ def written(modified: Any) -> float:
             when = datetime.fromisoformat(modified)
         except ValueError:
             return instant(modified).timestamp()
-        if when.tzinfo is not None:
+        if when.tzinfo is not None and when > _NEVER:
             return when.timestamp()
     return instant(modified).timestamp()
 
 
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def _parse(text: str) -> datetime:
+    # No guessing: a date alone may be a day off, and lenient parsers make a time of "Mon".
+    if len(text) <= _DATE_ALONE:
+        raise ValueError("it has no time of day")
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        return parse_timestamp(text)
+        return parsedate_to_datetime(text)
+
+
+def _no_time(modified: Any, how: str) -> StoreError:
+    return StoreError(
+        f"The store gave {modified!r} as an object's LastModified, {how}.",
+        hint="An object of unknown age is not an old one. Check that the endpoint is an S3 store and that nothing in between "
+        "changes its answers.",
+    )
 
 
 def _utf8(key: str) -> bytes:
@@ -242,41 +257,72 @@ def _oldest_first(versions: Sequence[ListedVersion]) -> list[ListedVersion]:
     return sorted(upside_down, key=lambda v: (v.latest, instant(v.modified)))
 
 
-def _listed(item: Mapping[str, Any]) -> Listed:
-    return Listed(item["Key"], item.get("ETag"), item["Size"], item["LastModified"], item.get("StorageClass"))
+def _objects(answer: Mapping[str, Any], bucket: str, prefix: str, what: str) -> list[Listed]:
+    _check_place(answer, bucket, prefix, what)
+    page: list[Listed] = []
+    item: Mapping[str, Any] = {}
+    try:
+        # Millions of times over: what can be asked of the whole page is asked of the whole page.
+        for item in answer.get("Contents") or ():
+            key = item["Key"]
+            if not key.startswith(prefix):
+                raise _stray(what, key)
+            # An empty ETag is none: no condition can be made of it.
+            etag = item.get("ETag") or None
+            page.append(Listed(key, etag, item["Size"], item["LastModified"], item.get("StorageClass")))
+    except KeyError as error:
+        raise _lacking(what, str(error)) from error
+    except AttributeError as error:
+        raise _odd(what, item) from error
+    if page:
+        sizes = [entry.size for entry in page]
+        if min(sizes) < 0 or max(sizes) >= LARGEST or not {type(entry.etag) for entry in page} <= _ETAG:
+            raise _odd(what, next(entry for entry in page if not _is_one(entry.size, entry.etag))._asdict())
+    counted = answer.get("KeyCount")
+    if isinstance(counted, int) and counted > len(page) + len(answer.get("CommonPrefixes") or ()):
+        raise cut_short(what, f"the answer counts {counted:,} keys and names {len(page):,}")
+    return page
 
 
-def _version(item: Mapping[str, Any], *, marker: bool) -> ListedVersion:
+_ETAG: Final = frozenset({str, type(None)})
+
+
+def _is_one(size: int, etag: object) -> bool:
+    return 0 <= size < LARGEST and type(etag) in _ETAG
+
+
+def _version(item: Mapping[str, Any], what: str, *, marker: bool) -> ListedVersion:
+    key, version, size, etag = item["Key"], item["VersionId"], item.get("Size") or 0, item.get("ETag")
+    # Without an id a delete would be of whatever is current.
+    named = isinstance(key, str) and isinstance(version, str) and version
+    if not named or not _is_one(size, etag):
+        raise _odd(what, item)
     return ListedVersion(
-        item["Key"],
-        item["VersionId"],
+        key,
+        version,
         bool(item["IsLatest"]),
         marker,
-        item.get("ETag"),
-        item.get("Size") or 0,
+        etag or None,
+        size,
         item["LastModified"],
         item.get("StorageClass"),
     )
 
 
-class _Circle:
-    """Tells when a listing turns in a circle, and keeps one place of it at a time: there may be millions.
-
-    The place kept is replaced by the first, second, fourth, eighth … one, so a circle is noticed within its third turn.
-    """
-
-    def __init__(self) -> None:
-        self._kept: object = None
-        self._given = 0
-
-    def closes(self, place: object) -> bool:
-        """Take in the place where the listing goes on; return whether it is the one kept."""
-        self._given += 1
-        if place == self._kept:
-            return True
-        if self._given & (self._given - 1) == 0:
-            self._kept = place
-        return False
+def _check_place(answer: Mapping[str, Any], bucket: str, prefix: str, what: str) -> None:
+    """Raise unless an answer is about this bucket and prefix, as far as it says what it is about."""
+    named = answer.get("Name")
+    if named and named != bucket and not bucket.startswith("arn:") and not bucket.endswith(_ALIASES):
+        raise StoreError(
+            f"{what} got the listing of another bucket, {str(named)[:80]!r}.",
+            hint="Nothing of it was used: check AWS_ENDPOINT_URL and any proxy or cache in between.",
+        )
+    under = answer.get("Prefix")
+    if under and prefix not in (under, unquote_plus(str(under))):
+        raise StoreError(
+            f"{what} got the listing of another prefix, {str(under)[:200]!r}.",
+            hint="Nothing of it was used: check AWS_ENDPOINT_URL and any proxy or cache in between.",
+        )
 
 
 def _truncated(answer: Mapping[str, Any], what: str) -> bool:
@@ -289,10 +335,10 @@ def _truncated(answer: Mapping[str, Any], what: str) -> bool:
     return truncated
 
 
-def _cut_short(what: str, how: str) -> StoreError:
+def _odd(what: str, entry: Mapping[str, Any]) -> StoreError:
     return StoreError(
-        f"{what} was cut short: the store says there is more, and gave {how}.",
-        hint="The listing is incomplete and was not used. Run again; if it stays, report it to the store's makers.",
+        f"{what} got an entry that names no object: {repr(dict(entry))[:300]}.",
+        hint="Something that is not S3 answered: check AWS_ENDPOINT_URL and any proxy in between.",
     )
 
 

@@ -26,6 +26,7 @@ from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection
 from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
 from safedelete.s3.keys import parent, refusal
+from safedelete.s3.listing import list_objects
 from safedelete.s3.remedy import remedy_for
 from safedelete.s3.versioning import BucketState, check_mode, read_bucket
 from safedelete.s3.ways import IMPOSSIBLE, Way, actions_of, identifier, way_of
@@ -171,7 +172,8 @@ class S3Prober:
         for verdict in (Verdict.DENIED, Verdict.UNKNOWN):
             folders = verdicts[verdict]
             for folder, said in list(folders.items())[:REPORTED]:
-                remedy = remedy_for(actions, bucket, folder, said)
+                # What was not understood is no statement that is missing.
+                remedy = remedy_for(actions, bucket, folder, said) if verdict is Verdict.DENIED else ""
                 yield Proof(f"{subject} on s3://{bucket}/{folder}", verdict, said, remedy)
             if len(folders) > REPORTED:
                 yield Proof(
@@ -225,13 +227,27 @@ class S3Prober:
                 client.head_object(**options)
             except SDK_ERRORS as error:
                 # An object that went meanwhile was asked for with success; 405 is how a delete marker answers.
-                if status_of(error) not in (404, 405):
+                status = status_of(error)
+                if status not in (404, 405):
                     yield _reading_failed(action, bucket, parent(ref.key), error)
+                    continue
+                if status == 404 and ref.version is None and self._lists(bucket, ref.key):
+                    # Every object would be called gone, unasked, and its row would go.
+                    said = f"HEAD of {ref.key} says 404, and the listing names it"
+                    yield Proof(f"{action} on s3://{bucket}/{parent(ref.key)}", Verdict.UNKNOWN, said)
                     continue
             yield Proof(f"{action} on s3://{bucket}/{parent(ref.key)}", Verdict.ALLOWED)
             # Keys that stand for all of their versions are looked for by listing them, which was proven above.
             if not purges or ref.version is not None:
                 yield self._missing(bucket, ref)
+
+    def _lists(self, bucket: str, key: str) -> bool:
+        """Whether the listing names a key. Reads only; False where it may not be listed, which is proven by itself."""
+        try:
+            first = next(filter(None, list_objects(self._connection.reader, bucket, key)), [])
+        except StoreError:
+            return False
+        return any(item.key == key for item in first)
 
     def _missing(self, bucket: str, ref: ObjectRef) -> Proof:
         """Prove that an object which is not there is answered with 404. Reads only.

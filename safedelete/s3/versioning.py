@@ -26,6 +26,8 @@ NO_RETENTION: Final = "no default retention"
 
 Versioning: TypeAlias = Literal["off", "enabled", "suspended"]
 
+_STATUS: Final[Mapping[str, Versioning]] = {"": "off", "Enabled": "enabled", "Suspended": "suspended"}
+
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
@@ -53,7 +55,7 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
         The state, or why it is not known; that stops a plan.
 
     Raises:
-        StoreError: The bucket is missing, or the store cannot be reached.
+        StoreError: The bucket is missing, the store cannot be reached, or its answer is not understood.
     """
     try:
         answer = client.get_bucket_versioning(Bucket=bucket)
@@ -65,10 +67,13 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
                 f"s3:GetBucketVersioning on {bucket} is denied, so it is not known whether it is versioned"
             )
         raise store_error(error, f"Reading the versioning of bucket {bucket}") from error
-    status = answer.get("Status")
-    versioning: Versioning = (
-        "enabled" if status == "Enabled" else "suspended" if status == "Suspended" else "off"
-    )
+    status = str(answer.get("Status", ""))
+    if status not in _STATUS:
+        raise StoreError(
+            f"The store says {status[:40]!r} of the versioning of bucket {bucket}, which is none of S3's words.",
+            hint="Whether anything would be kept of a deleted object is not known: check that the endpoint is an S3 store.",
+        )
+    versioning = _STATUS[status]
     mfa = answer.get("MFADelete") == "Enabled"
     if versioning == "off":
         # Locks and replication exist on versioned buckets only.

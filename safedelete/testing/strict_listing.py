@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC
 from typing import Any, Final
-from urllib.parse import quote
 
-from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Request, escaped
+from safedelete.testing.servers.faults import Answer, Request
+from safedelete.testing.servers.version_page import VersionEntry, version_page
 from safedelete.testing.strict_rules import error
 
 MOST_LISTED: Final = 1000
@@ -62,7 +62,8 @@ class VersionListings:
                 ends = key, str(version.version_id)
         if more and ends[1]:
             self._remember(bucket, *ends)
-        return _page(request, limit, shown, groups, ends if more else None)
+        listed = (_listed(*entry) for entry in shown)
+        return version_page(request, limit, listed, ends if more else None, groups)
 
     def _from(self, bucket: Any, after: str, below: str) -> frozenset[str] | None:
         """Return which versions of the key at which a page ended were still to come; None where nobody can say."""
@@ -90,43 +91,8 @@ def _all(bucket: Any, prefix: str) -> Iterator[tuple[str, Any, bool]]:
             yield key, version, version is versions[-1]
 
 
-def _page(
-    request: Request,
-    limit: int,
-    shown: list[tuple[str, Any, bool]],
-    groups: list[str],
-    ends: tuple[str, str] | None,
-) -> Answer:
-    query = request.query
-    url = query.get("encoding-type") == "url"
-
-    def named(text: str) -> str:
-        return quote(text, safe="/") if url else escaped(text)
-
-    head = (
-        f'<?xml version="1.0" encoding="UTF-8"?><ListVersionsResult xmlns="{NAMESPACE}"><Name>{request.bucket}</Name>'
-        f"<Prefix>{named(query.get('prefix', ''))}</Prefix><KeyMarker>{named(query.get('key-marker', ''))}</KeyMarker>"
-        f"<VersionIdMarker>{escaped(query.get('version-id-marker', ''))}</VersionIdMarker><MaxKeys>{limit}</MaxKeys>"
-        f"{'<EncodingType>url</EncodingType>' if url else ''}<IsTruncated>{str(ends is not None).lower()}</IsTruncated>"
-    )
-    parts = [head]
-    if ends is not None:
-        key, version = ends
-        parts.append(f"<NextKeyMarker>{named(key)}</NextKeyMarker>")
-        parts.append(f"<NextVersionIdMarker>{version}</NextVersionIdMarker>" if version else "")
-    parts += [_entry(named(key), version, latest) for key, version, latest in shown]
-    parts += [f"<CommonPrefixes><Prefix>{named(group)}</Prefix></CommonPrefixes>" for group in groups]
-    return Answer(200, "".join([*parts, "</ListVersionsResult>"]).encode(), XML)
-
-
-def _entry(named: str, version: Any, latest: bool) -> str:
-    about = (
-        f"<Key>{named}</Key><VersionId>{version.version_id}</VersionId><IsLatest>{str(latest).lower()}</IsLatest>"
-        f"<LastModified>{version.last_modified.replace(tzinfo=UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
-    )
+def _listed(key: str, version: Any, latest: bool) -> VersionEntry:
+    name, modified = str(version.version_id), version.last_modified.replace(tzinfo=UTC)
     if not hasattr(version, "etag"):
-        return f"<DeleteMarker>{about}</DeleteMarker>"
-    return (
-        f"<Version>{about}<ETag>{escaped(str(version.etag))}</ETag><Size>{version.size}</Size>"
-        f"<StorageClass>{version.storage_class}</StorageClass></Version>"
-    )
+        return VersionEntry(key, name, latest, modified)
+    return VersionEntry(key, name, latest, modified, str(version.etag), version.size, version.storage_class)

@@ -10,6 +10,7 @@ from safedelete import S3Endpoint
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.client import connect, is_aws
 from safedelete.testing.servers import ADMIN, Moto, SeaweedFS, StubS3
+from safedelete.testing.servers.faults import answering
 from safedelete.wiring.connect import connection_to
 
 
@@ -181,6 +182,17 @@ def test_without_sts_the_caller_is_the_access_key(weed: SeaweedFS, monkeypatch: 
     caller = connect().describe_caller()
     assert caller == f"access-key:sdrunner at {weed.endpoint}"
     assert "secret" not in caller
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"{}", b"<a/>"])
+def test_a_store_that_answers_sts_with_a_page_has_none(
+    stub: StubS3, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", stub.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "private")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    stub.always(answering(200, body), operation="*")
+    assert connect().describe_caller() == f"access-key:private at {stub.endpoint}"
 
 
 def test_no_credentials_say_so(stub: StubS3) -> None:

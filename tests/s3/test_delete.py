@@ -656,6 +656,37 @@ def test_a_marker_where_none_was_wanted_is_a_failure() -> None:
     assert outcome.state is Outcome.FAILED
 
 
+@pytest.mark.parametrize("word", ["True", "TRUE", "1", ""])
+@pytest.mark.parametrize("client", ["reader", "deleter"], ids=["sdk", "fast"])
+def test_a_marker_that_is_told_by_another_word_is_not_taken_for_a_deletion(
+    stub: StubS3, client: str, word: str
+) -> None:
+    said = f"<DeleteResult><Deleted><Key>a</Key><DeleteMarker>{word}</DeleteMarker></Deleted></DeleteResult>"
+    stub.always(answering(200, said.encode()))
+    (ref,) = refs("lies", "a")
+    found = delete_objects(
+        getattr(reach(stub), client), "lies", [ref], gate=Gate(), clock=FakeClock(), effort=QUICK
+    )
+    assert found[ref].state is Outcome.UNKNOWN
+
+
+def test_a_deletion_that_names_two_keys_is_one_of_neither(stub: StubS3) -> None:
+    said = b"<DeleteResult><Deleted><Key>a</Key><Key>b</Key></Deleted></DeleteResult>"
+    stub.always(answering(200, said))
+    outcomes = run(stub, refs("lies", "a", "b"))
+    assert {outcome.state for outcome in outcomes.values()} == {Outcome.UNKNOWN}
+
+
+@pytest.mark.parametrize("made", ["v1", "m"])
+def test_a_marker_that_was_made_where_a_version_was_to_go_is_no_deletion(made: str) -> None:
+    def answer(entries: Any) -> Any:
+        named = {"Key": "a", "VersionId": "v1", "DeleteMarker": True, "DeleteMarkerVersionId": made}
+        return {"Deleted": [named]}
+
+    (outcome,) = scripted(Scripted(answer), [ObjectRef("b", "a", None, "v1")]).values()
+    assert (outcome.state is Outcome.DELETED) is (made == "v1"), "v1 may itself be a marker that was removed"
+
+
 # --- any answer at all ---
 
 MANY_KEYS = ["a", "b", "c", "d\x01", "é", "x/../y", ""]

@@ -64,8 +64,13 @@ def documents(draw: st.DrawFn) -> str:
 @given(documents())
 def test_cutting_out_reads_what_element_by_element_reads(document: str) -> None:
     body = document.encode()
+    try:
+        slow = _by_element(body, RECORDS, FIELDS)
+    except ValueError:
+        with pytest.raises(ValueError, match="more than once"):
+            read_flat(body, RECORDS, FIELDS)
+        return
     found = _cut_out(body, RECORDS, FIELDS)
-    slow = _by_element(body, RECORDS, FIELDS)
     if found is None:
         return
     if "<Owner><Key" not in document:

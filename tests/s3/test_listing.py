@@ -9,7 +9,7 @@ import pytest
 
 from safedelete.errors import StoreError
 from safedelete.s3.client import connect
-from safedelete.s3.listing import by_key, instant, list_objects, list_versions
+from safedelete.s3.listing import by_key, instant, list_objects, list_versions, written
 from safedelete.testing.servers import NOBODY, Moto, SeaweedFS, StubS3
 from safedelete.testing.servers.faults import answering, error_body, refusing
 from tests.s3.support import reach
@@ -58,6 +58,11 @@ def test_an_empty_page_that_goes_on_is_followed() -> None:
         ([{"Contents": page("a")["Contents"]}], "", "whether it is complete"),
         ([page("p/a", "other/a")], "p/", "not under that prefix"),
         ([{"IsTruncated": False, "Contents": [{"Key": "p/a"}]}], "p/", "Size"),
+        ([page("a", "b", more=True, token="1"), page("b", "c")], "", "'b' more than once"),
+        ([page("a", "c", "a")], "", "'a' more than once"),
+        ([page("p/a") | {"Name": "other"}], "p/", "another bucket, 'other'"),
+        ([page("p/a") | {"Prefix": "p/q/"}], "p/", "another prefix, 'p/q/'"),
+        ([page() | {"KeyCount": 3}], "", "counts 3 keys and names 0"),
     ],
 )
 def test_what_cannot_be_a_whole_listing_is_an_error(answers: list[Any], prefix: str, word: str) -> None:
@@ -72,10 +77,25 @@ def test_a_listing_that_turns_in_a_circle_is_an_error_however_wide_it_is() -> No
         def list_objects_v2(self, **_: Any) -> Any:
             self.turns += 1
             assert self.turns < 300
-            return page("a", more=True, token=str(self.turns if self.turns < 30 else 30 + self.turns % 50))
+            token = str(self.turns if self.turns < 30 else 30 + self.turns % 50)
+            return page(f"{self.turns:04}", more=True, token=token)
 
     with pytest.raises(StoreError, match="given before"):
         keys(Circle())
+
+
+@pytest.mark.parametrize("named", [("a", "b"), ()], ids=["the same page", "empty pages"])
+def test_a_listing_whose_tokens_are_ever_new_ends_all_the_same(named: tuple[str, ...]) -> None:
+    class Endless:
+        turns = 0
+
+        def list_objects_v2(self, **_: Any) -> Any:
+            self.turns += 1
+            assert self.turns <= 1000
+            return page(*named, more=True, token=str(self.turns))
+
+    with pytest.raises(StoreError, match="more than once" if named else "1,000 empty pages"):
+        keys(Endless())
 
 
 def test_of_a_long_listing_one_token_is_kept_and_not_all() -> None:
@@ -86,7 +106,7 @@ def test_of_a_long_listing_one_token_is_kept_and_not_all() -> None:
 
         def list_objects_v2(self, **_: Any) -> Any:
             self.turns += 1
-            return page(more=self.turns < 20_000, token=f"{self.turns:1000}")
+            return page(f"{self.turns:06}", more=self.turns < 20_000, token=f"{self.turns:1000}")
 
     found = list_objects(Endless(), "b", "")  # type: ignore[arg-type]
     next(found)
@@ -95,6 +115,83 @@ def test_of_a_long_listing_one_token_is_kept_and_not_all() -> None:
         pass
     assert tracemalloc.get_traced_memory()[1] < 1_000_000, "20,000 tokens have 20 MB"
     tracemalloc.stop()
+
+
+ENTRY = (
+    "<Key>p/a</Key><LastModified>2026-01-01T00:00:00Z</LastModified><ETag>&quot;e&quot;</ETag><Size>1</Size>"
+    "<VersionId>v</VersionId><IsLatest>true</IsLatest>"
+)
+
+
+def given(stub: StubS3, entry: str, *, versions: bool, head: str = "<EncodingType>url</EncodingType>") -> Any:
+    """Have a listing hold this entry, and return what lists it."""
+    root, record = ("ListVersionsResult", "Version") if versions else ("ListBucketResult", "Contents")
+    body = f"<{root}><IsTruncated>false</IsTruncated>{head}<{record}>{entry}</{record}></{root}>"
+    stub.always(answering(200, body.encode()), operation="*")
+    connection = reach(stub)
+    lister = list_versions if versions else list_objects
+    return lambda client: [found for page in lister(getattr(connection, client), "b", "p/") for found in page]
+
+
+@pytest.mark.parametrize("client", ["reader", "deleter"], ids=["fast", "sdk"])
+@pytest.mark.parametrize("versions", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("p/a", "p/%FF", "not UTF-8"),
+        ("p/a", "p/%ED%A0%80", "not UTF-8"),
+        ("<Key>p/a", "<Key>p/a</Key><Key>p/b", "S3"),
+        (">1<", ">-5<", "names no object"),
+        (">1<", f">{1 << 63}<", "names no object"),
+        ("<Size>1", "<Size>1</Size><Size>2", "S3"),
+        ("<ETag>", "<ETag>1</ETag><ETag>", "S3"),
+    ],
+    ids=["not text", "surrogate", "two keys", "size below 0", "size beyond all", "two sizes", "two ETags"],
+)
+def test_an_entry_that_names_no_one_object_is_an_error(
+    stub: StubS3, client: str, old: str, new: str, word: str, *, versions: bool
+) -> None:
+    assert old in ENTRY
+    with pytest.raises(StoreError) as caught:
+        given(stub, ENTRY.replace(old, new), versions=versions)(client)
+    assert word in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("client", ["reader", "deleter"], ids=["fast", "sdk"])
+@pytest.mark.parametrize("versions", [False, True])
+def test_an_encoding_that_is_not_known_is_an_error(stub: StubS3, client: str, *, versions: bool) -> None:
+    head = "<EncodingType>URL</EncodingType>"
+    with pytest.raises(StoreError, match="encoded as 'URL'"):
+        given(stub, ENTRY, versions=versions, head=head)(client)
+
+
+@pytest.mark.parametrize("client", ["reader", "deleter"], ids=["fast", "sdk"])
+def test_an_end_that_is_said_both_ways_is_an_error(stub: StubS3, client: str) -> None:
+    with pytest.raises(StoreError, match="more than once"):
+        given(stub, ENTRY, versions=False, head="<IsTruncated>true</IsTruncated>")(client)
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_an_empty_etag_is_none(stub: StubS3, *, versions: bool) -> None:
+    (found,) = given(stub, ENTRY.replace("&quot;e&quot;", ""), versions=versions)("reader")
+    assert found.etag is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [("<VersionId>v", "<VersionId>", "names no object"), ("<IsLatest>true", "<IsLatest>maybe", "'maybe'")],
+    ids=["no id", "current or not"],
+)
+def test_a_version_that_is_not_told_from_the_current_one_is_an_error(
+    stub: StubS3, old: str, new: str, word: str
+) -> None:
+    with pytest.raises(StoreError, match=word):
+        given(stub, ENTRY.replace(old, new), versions=True)("reader")
+
+
+@pytest.mark.parametrize("bucket", ["arn:aws:s3:eu-west-1:123456789012:accesspoint/a", "a-b-s3alias"])
+def test_an_access_point_answers_by_its_buckets_name(bucket: str) -> None:
+    assert [i.key for p in list_objects(Pages(page("a") | {"Name": "b"}), bucket, "") for i in p] == ["a"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("word", ["True", "TRUE", "1", "yes", " true", "", None])
@@ -191,10 +288,45 @@ def test_times_are_read_whatever_the_store_writes(text: str) -> None:
     assert instant(text).tzinfo is UTC
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", None, object()])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        None,
+        object(),
+        "Mon",
+        "10:30",
+        "2020-01-01",
+        "2020-W01",
+        "0",
+        "5",
+        "nan",
+        "inf",
+        "1e400",
+    ],
+)
 def test_what_is_no_time_is_an_error(text: Any) -> None:
-    with pytest.raises(StoreError, match="LastModified"):
-        instant(text)
+    for read in (instant, written):
+        with pytest.raises(StoreError, match="LastModified"):
+            read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "1970-01-01T00:00:00.000Z",
+        "1970-01-01T00:00:00",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        datetime(1, 1, 1, tzinfo=UTC),
+    ],
+)
+def test_a_time_that_the_store_does_not_know_is_not_an_old_one(text: Any) -> None:
+    for read in (instant, written):
+        with pytest.raises(StoreError, match="LastModified"):
+            read(text)
 
 
 def test_a_missing_bucket_says_what_to_check(server: SeaweedFS | Moto) -> None:

@@ -180,6 +180,15 @@ def test_a_store_that_does_not_say_404_of_what_is_gone_is_not_allowed(
         }
 
 
+def test_a_store_that_says_404_of_what_it_lists_is_not_believed(stub: StubS3) -> None:
+    stub.put("b", "d/a")
+    stub.always(refusing(404, "NoSuchKey"), "HeadObject")
+    found = [proof for proof in proofs(stub, "b", "d/a") if proof.subject.startswith("s3:GetObject")]
+    assert [proof.verdict for proof in found] == [Verdict.UNKNOWN]
+    assert "the listing names it" in found[0].detail
+    assert Verdict.UNKNOWN not in verdicts(proofs(stub, "b", "d/gone")), "it went since it was planned"
+
+
 def test_an_empty_prefix_target_is_probed_all_the_same(weed: SeaweedFS, bucket: str, filled: Any) -> None:
     filled()
     assert verdicts(deleting(proofs(weed, bucket, identity=READER, prefixes=("d/",)))) == {Verdict.DENIED}
@@ -255,7 +264,9 @@ def test_when_the_two_requests_disagree_the_refusal_holds(stub: StubS3, refused:
 def test_when_one_request_is_not_understood_nothing_is_proven(stub: StubS3, refused: str) -> None:
     stub.put("b", "d/a")
     stub.always(refusing(501, "NotImplemented"), refused)
-    assert verdicts(deleting(proofs(stub, "b", "d/a"))) == {Verdict.UNKNOWN}
+    (proof,) = deleting(proofs(stub, "b", "d/a"))
+    assert proof.verdict is Verdict.UNKNOWN
+    assert not proof.remedy, "no policy statement is missing"
 
 
 def test_both_are_joined() -> None:

@@ -12,7 +12,7 @@ from safedelete.ports import ObjectStore, Presence
 from safedelete.s3.client import Connection
 from safedelete.s3.store import LOCKED, S3ObjectStore
 from safedelete.testing.servers import RUNNER, Moto, SeaweedFS, StubS3
-from safedelete.testing.servers.faults import LIES, refusing
+from safedelete.testing.servers.faults import LIES, Answer, answering, delete_result, refusing
 from tests.s3.support import QUICK, FakeClock, Gate, reach
 
 
@@ -475,3 +475,39 @@ def test_one_object_under_two_etags_is_kept_whichever_holds(stub: StubS3) -> Non
     store = S3ObjectStore(reach(stub), clock=FakeClock())
     assert {o.code for o in store.delete(refs, gate=Gate()).values()} == {"two-etags"}
     assert stub.keys("b") == {"k"}
+
+
+# --- what is seen is not more than what was said ---
+
+
+def test_what_is_seen_without_an_etag_is_a_residue_and_not_another_object(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a", "b")
+    stub.always(lambda request, _: Answer(200, delete_result(deleted=request.keys)))
+    stub.always(answering(200), operation="HeadObject")
+    store = store_on(reach(stub), conditional=["b"])
+    assert Tally.of(store.delete(refs, gate=Gate()).values()).deleted == 2
+    assert stub.keys("b") == {"a", "b"}
+    assert set(store.remaining(refs)) == set(refs), "both are there, and nothing says that they are others"
+
+
+def test_an_object_whose_etag_is_not_told_is_not_called_overwritten(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a")
+    stub.always(answering(200), operation="HeadObject")
+    (outcome,) = store_on(reach(stub)).delete(refs, gate=Gate()).values()
+    assert stub.keys("b") == {"a"}
+    assert (outcome.state, outcome.code) == (Outcome.FAILED, "unverified")
+
+
+def test_a_key_with_dot_segments_is_looked_for_past_an_empty_page(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a/../b")
+    more = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>"
+    stub.script(answering(200, more), operation="ListObjectsV2")
+    assert store_on(reach(stub)).presence(refs) == dict.fromkeys(refs, Presence.PRESENT)
+
+
+def test_what_a_head_says_is_not_there_is_asked_to_be_deleted_all_the_same(stub: StubS3) -> None:
+    refs = fill(stub, "b", "a", "b")
+    stub.always(refusing(404, "NoSuchKey"), operation="HeadObject")
+    outcomes = store_on(reach(stub)).delete(refs, gate=Gate())
+    gone = {ref.key for ref, outcome in outcomes.items() if outcome.state in (Outcome.DELETED, Outcome.GONE)}
+    assert not gone & stub.keys("b"), "their rows would go, and they would stay"

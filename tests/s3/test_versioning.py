@@ -10,7 +10,8 @@ from botocore.exceptions import ClientError
 from safedelete.core.plan import Unknown
 from safedelete.errors import ConfigError, StoreError
 from safedelete.s3.versioning import BucketState, check_mode, notes, read_bucket, versions_of
-from safedelete.testing.servers import RUNNER, Moto, SeaweedFS
+from safedelete.testing.servers import RUNNER, Moto, SeaweedFS, StubS3
+from safedelete.testing.servers.faults import answering
 from tests.s3.support import reach
 
 
@@ -149,3 +150,28 @@ def test_on_a_real_store_a_runner_without_the_permission_learns_nothing(weed: Se
     assert isinstance(state, Unknown)
     assert "s3:GetBucketObjectLockConfiguration" in state.why
     assert read_bucket(reach(weed).reader, bucket) == BucketState(bucket, "enabled")
+
+
+@pytest.mark.parametrize("status", ["enabled", "On", "Disabled", ["Enabled", "Suspended"]])
+def test_a_word_that_is_none_of_s3s_is_not_taken_for_unversioned(status: Any) -> None:
+    with pytest.raises(StoreError, match="none of S3's words"):
+        read(Bucket({"Status": status}))
+
+
+@pytest.mark.parametrize(
+    "operation", ["GetBucketVersioning", "GetObjectLockConfiguration", "GetBucketReplication"]
+)
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b""), (204, b""), (200, b"<html><body/></html>"), (200, b"<a><VersioningConfiguration/></a>")],
+    ids=["empty", "no content", "a proxy's page", "something else"],
+)
+def test_an_answer_that_says_nothing_is_not_taken_for_unversioned_or_unlocked(
+    stub: StubS3, operation: str, status: int, body: bytes
+) -> None:
+    on = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    stub.create_bucket("acme")
+    stub.always(answering(200, on), operation="GetBucketVersioning")
+    stub.always(answering(status, body), operation=operation)
+    with pytest.raises(StoreError, match="was answered where a"):
+        read_bucket(reach(stub).reader, "acme")

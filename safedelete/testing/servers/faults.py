@@ -8,7 +8,7 @@ other half of each failure, where the objects are gone and the answer got lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 from xml.sax.saxutils import escape
 
@@ -73,6 +73,7 @@ class Answer:
         headers: Further header fields.
         announced: Content-Length to claim; None for the true one.
         delay: Seconds to wait first.
+        drip: Seconds to wait before each byte of the body.
     """
 
     status: int
@@ -80,6 +81,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     announced: int | None = None
     delay: float = 0.0
+    drip: float = 0.0
 
 
 class Honest(Protocol):
@@ -202,9 +204,14 @@ def delayed(seconds: float) -> Fault:
 
     def wait(_request: Request, honest: Honest) -> Answer:
         answer = honest()
-        return Answer(answer.status, answer.body, answer.headers, answer.announced, seconds)
+        return replace(answer, delay=seconds)
 
     return wait
+
+
+def dripping(seconds: float) -> Fault:
+    """Return a fault that carries the request out, and sends its answer a byte at a time."""
+    return lambda _request, honest: replace(honest(), drip=seconds)
 
 
 SLOW_DOWN = refusing(503, "SlowDown")

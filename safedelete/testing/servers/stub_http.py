@@ -126,10 +126,20 @@ class _Handler(BaseHTTPRequestHandler):
             )
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            self._send(answer)
             if answer.announced is not None:
                 self.close_connection = True
         self.wfile.flush()
+
+    def _send(self, answer: Answer) -> None:
+        if not answer.drip:
+            self.wfile.write(answer.body)
+            return
+        for byte in answer.body:
+            self.wfile.flush()
+            if self.server.stopping.wait(answer.drip):
+                return
+            self.wfile.write(bytes((byte,)))
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve  # noqa: N815 - names the base class looks up
 

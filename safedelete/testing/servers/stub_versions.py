@@ -7,10 +7,10 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import quote
 
 from safedelete.testing.servers.faults import NAMESPACE, XML, Answer, Entry, Request, error_body, escaped
 from safedelete.testing.servers.stub_object import StoredObject, got, refusal
+from safedelete.testing.servers.version_page import VersionEntry, version_page
 
 _MAX_KEYS = 1000
 _NAME = re.compile(r"v(\d+)")
@@ -144,37 +144,15 @@ class Versions:
                 more = True
                 break
             page.append((key, version))
-        url = query.get("encoding-type") == "url"
+        ends = (page[-1][0], page[-1][1].name) if more else None
+        return version_page(request, limit, (self._listed(*entry) for entry in page), ends)
 
-        def named(text: str) -> str:
-            return quote(text, safe="/") if url else escaped(text)
-
-        head = (
-            f'<?xml version="1.0" encoding="UTF-8"?><ListVersionsResult xmlns="{NAMESPACE}"><Name>{request.bucket}</Name>'
-            f"<Prefix>{named(prefix)}</Prefix><KeyMarker>{named(after)}</KeyMarker>"
-            f"<VersionIdMarker>{below}</VersionIdMarker><MaxKeys>{limit}</MaxKeys>"
-            f"{'<EncodingType>url</EncodingType>' if url else ''}<IsTruncated>{str(more).lower()}</IsTruncated>"
-        )
-        parts = [head]
-        if more:
-            last, version = page[-1]
-            parts.append(
-                f"<NextKeyMarker>{named(last)}</NextKeyMarker><NextVersionIdMarker>{version.name}</NextVersionIdMarker>"
-            )
-        parts += [self._entry(named(key), key, version) for key, version in page]
-        return Answer(200, "".join([*parts, "</ListVersionsResult>"]).encode(), XML)
-
-    def _entry(self, named: str, key: str, version: Version) -> str:
-        latest = str(self._kept[key][-1] is version).lower()
-        about = (
-            f"<Key>{named}</Key><VersionId>{version.name}</VersionId><IsLatest>{latest}</IsLatest>"
-            f"<LastModified>{version.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
-        )
-        stored = version.stored
+    def _listed(self, key: str, version: Version) -> VersionEntry:
+        latest, stored = self._kept[key][-1] is version, version.stored
         if stored is None:
-            return f"<DeleteMarker>{about}</DeleteMarker>"
-        storage = f"<StorageClass>{stored.storage}</StorageClass>" if stored.storage else ""
-        return f"<Version>{about}<ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.body)}</Size>{storage}</Version>"
+            return VersionEntry(key, version.name, latest, version.modified)
+        etag, size = f'"{stored.etag}"', len(stored.body)
+        return VersionEntry(key, version.name, latest, version.modified, etag, size, stored.storage or "")
 
     # --- inside ---
 

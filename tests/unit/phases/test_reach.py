@@ -56,6 +56,24 @@ def test_a_run_whose_objects_are_not_there_is_stopped_before_a_row_goes() -> Non
     assert all(world.has_row(n) for n in range(6))
 
 
+def test_a_run_of_which_one_of_two_buckets_is_wrong_is_stopped_before_a_row_goes() -> None:
+    world = World(expired=6)
+    for number in range(6):
+        row = world.add(number)
+        world.table.put(replace(row, objects=(*row.objects, row.objects[0]._replace(bucket="another"))))
+    with pytest.raises(PreflightError, match=r"only 0 of 6 sampled objects .* in bucket another"):
+        world.process().run()
+    assert all(world.has_row(n) and world.has_object(f"{n}.jpg") for n in range(6))
+
+
+def test_a_wrong_bucket_is_noticed_also_where_each_batch_names_a_few_objects_only() -> None:
+    world = World(expired=6)
+    world.objects.stored.clear()
+    with batches_of(2), pytest.raises(PreflightError, match="only 0 of 6 sampled objects"):
+        world.process().run()
+    assert all(world.has_row(n) for n in range(6))
+
+
 def test_an_object_that_many_rows_share_is_there_once_and_that_is_all_of_it() -> None:
     world = World(expired=0, shares=True)
     for number in range(6):

@@ -292,9 +292,11 @@ class _Account:
 
     def _removed(self, entry: Entry, item: Mapping[str, Any]) -> ItemOutcome:
         made = item.get("DeleteMarkerVersionId") or ""
-        if entry.version is not None or not (made or item.get("DeleteMarker")):
+        if not (made or item.get("DeleteMarker")):
             return DELETED
         made = made or item.get("VersionId") or ""
+        if entry.version is not None and made in ("", entry.version):
+            return DELETED  # the version was itself a marker
         if self._markers:
             return ItemOutcome(Outcome.DELETED, "marker", f"hidden behind delete marker {made}")
         return ItemOutcome(

@@ -236,8 +236,8 @@ class Lookup:
         """Look for one key or version in the listing of what begins with it, where the key itself comes first."""
         try:
             if version is None:
-                page = next(list_objects(self._client, bucket, key))
-                return next((_sight(o) for o in page if o.key == key), ABSENT)
+                first = next((page for page in list_objects(self._client, bucket, key) if page), [])
+                return next((_sight(o) for o in first if o.key == key), ABSENT)
             for versions in list_versions(self._client, bucket, key):
                 if any(v.key == key and v.version == version for v in versions):
                     return Sight(Presence.PRESENT)

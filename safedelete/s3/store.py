@@ -238,8 +238,14 @@ class S3ObjectStore:
         self, bucket: str, refs: Sequence[ObjectRef], watched: frozenset[ObjectRef], gate: Gate
     ) -> dict[ObjectRef, ItemOutcome]:
         since = self._since()
+        marks = self._modes.get(bucket) == "marker"
         before: dict[tuple[str, str | None], ItemOutcome] = {}
+        unseen: set[ObjectRef] = set()
         for ref, sight in self._see(bucket, [r for r in refs if r in watched], Presence.PRESENT).items():
+            if sight.presence is Presence.ABSENT and not marks:
+                # Something in between may answer so for whatever is asked: a row would go, and its object stay.
+                unseen.add(ref)
+                continue
             outcome = _before(ref, sight, since)
             if outcome is not None:
                 before[ref.key, ref.version] = outcome
@@ -250,7 +256,7 @@ class S3ObjectStore:
             for ref in refs
             if ref.key in unchecked or (ref.key, ref.version) in before
         }
-        return outcomes | delete_objects(
+        answered = delete_objects(
             self._connection.deleter,
             bucket,
             [ref for ref in refs if ref not in outcomes],
@@ -258,8 +264,9 @@ class S3ObjectStore:
             clock=self._clock,
             effort=self._effort,
             pace=self._pace,
-            markers=self._modes.get(bucket) == "marker",
+            markers=marks,
         )
+        return outcomes | answered | {ref: _unseen(answered[ref]) for ref in unseen if ref in answered}
 
     def _locked(self, bucket: str, outcomes: Mapping[ObjectRef, ItemOutcome]) -> dict[ObjectRef, ItemOutcome]:
         """Tell a version that a lock keeps, which is no failure, from one that the caller may not delete."""
@@ -286,12 +293,28 @@ def _before(ref: ObjectRef, sight: Sight, since: float | None) -> ItemOutcome | 
             "unverified",
             f"kept: whether it was overwritten since it was sealed could not be checked ({sight.why})",
         )
+    if ref.etag is not None and sight.etag is None:
+        return ItemOutcome(
+            Outcome.FAILED, "unverified", "kept: the store does not tell its ETag, by which it was sealed"
+        )
     if _is_another(ref, sight):
         return OVERWRITTEN
     try:
         return REWRITTEN if _is_younger(sight, since) else None
     except StoreError as error:
         return ItemOutcome(Outcome.FAILED, "unverified", f"kept: its age could not be checked ({error})")
+
+
+def _unseen(answer: ItemOutcome) -> ItemOutcome:
+    """Return the outcome of an object that a look did not find, by what the delete said of it."""
+    if answer.state in (Outcome.DELETED, Outcome.CHANGED):
+        return GONE  # some stores say of what is not there that they deleted it, or that it is another
+    if answer.state is Outcome.FAILED:
+        said = answer.detail or answer.code
+        return ItemOutcome(
+            Outcome.UNKNOWN, answer.code, f"a look did not find it, and its delete failed: {said}"
+        )
+    return answer
 
 
 def _is_younger(sight: Sight, since: float | None) -> bool:
@@ -317,8 +340,8 @@ def _is_another(ref: ObjectRef, sight: Sight) -> bool:
         ref.version in (None, NULL)
         and ref.etag is not None
         and sight.presence is Presence.PRESENT
-        and sight.etag != ref.etag
-        and (sight.etag is None or quoted(sight.etag) != quoted(ref.etag))
+        and sight.etag not in (None, ref.etag)
+        and quoted(sight.etag) != quoted(ref.etag)
     )
 
 

@@ -500,7 +500,7 @@ def test_an_object_whose_etag_is_not_told_is_not_called_overwritten(stub: StubS3
 
 def test_a_key_with_dot_segments_is_looked_for_past_an_empty_page(stub: StubS3) -> None:
     refs = fill(stub, "b", "a/../b")
-    more = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>"
+    more = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a</NextContinuationToken></ListBucketResult>"
     stub.script(answering(200, more), operation="ListObjectsV2")
     assert store_on(reach(stub)).presence(refs) == dict.fromkeys(refs, Presence.PRESENT)
 

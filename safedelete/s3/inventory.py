@@ -262,6 +262,9 @@ class InventoryReader:
                 for chunk in body.iter_chunks(_CHUNK):
                     digest.update(chunk)
                     content.write(chunk)
+                    if content.tell() > file.size:
+                        # Not the file that the manifest means, and the disk is the host's.
+                        break
             except SDK_ERRORS as error:
                 raise store_error(error, what) from error
             if content.tell() != file.size or digest.hexdigest() != file.md5:

@@ -8,8 +8,9 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -20,6 +21,7 @@ from safedelete.core.plan import TargetPlan, Unknown
 from safedelete.errors import ConfigError, StoreError
 from safedelete.phases.parts import ObjectPart
 from safedelete.s3.canary import Conditions
+from safedelete.s3.inventory import File, InventoryReader
 from safedelete.s3.store import S3ObjectStore
 from safedelete.s3.target import PrefixTarget
 from safedelete.testing.servers import SeaweedFS, StubS3
@@ -261,6 +263,7 @@ def test_a_file_of_the_right_checksum_that_cannot_be_read_is_unknown(stub: StubS
         (as_csv([row("p/a", Bucket="other")]), "bucket 'other'"),
         (as_csv([row("p/a", ETag="")]), "no ETag"),
         (as_csv([row("p/a", Size="many")]), "ValueError"),
+        (as_csv([row("p/a", Size=-1)]), "'p/a' has -1 bytes"),
         (as_csv([row("p/%zz%ff")], encode=str), "UnicodeDecodeError"),
         (as_csv([row("")]), "without a key"),
     ):
@@ -268,6 +271,22 @@ def test_a_file_of_the_right_checksum_that_cannot_be_read_is_unknown(stub: StubS
         assert word in why(stub), word
     deliver(stub, b"PAR1 or not", kind="Parquet")
     assert "Arrow" in why(stub)
+
+
+def test_a_file_that_is_longer_than_the_manifest_says_is_not_fetched_to_its_end() -> None:
+    sent = 0
+
+    def endless(size: int) -> Iterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1
+            assert sent < 10
+            yield b"x" * size
+
+    client: Any = SimpleNamespace(get_object=lambda **_: {"Body": SimpleNamespace(iter_chunks=endless)})
+    reader = InventoryReader(client, Inventory(URL), "bkt")
+    with pytest.raises(StoreError, match="damaged"), reader._fetched(File("k", 10, "0"), "Reading it"):
+        pass
 
 
 def test_an_error_in_the_last_file_leaves_no_short_listing(stub: StubS3) -> None:
@@ -298,7 +317,7 @@ def test_a_manifest_that_does_not_fit_is_unknown(stub: StubS3, manifest: dict[st
 
 
 def test_a_manifest_that_is_no_json_is_unknown(stub: StubS3) -> None:
-    for text in (b"<html>", b"[]", b"{}"):
+    for text in (b"<html>", b"[]", b"{}", b"[" * 100_000):
         stub.put("inv", f"{REPORT}manifest.json", text)
         stub.put("inv", f"{REPORT}manifest.checksum", hashlib.md5(text).hexdigest().encode() + b"\n")
         assert "no inventory manifest" in why(stub)

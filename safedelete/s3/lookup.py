@@ -107,6 +107,10 @@ class Lookup:
             ]
         return dict(zip(identities, sights, strict=True))
 
+    def listed(self, bucket: str, keys: Sequence[str]) -> dict[str, Sight]:
+        """Look for each current object in a listing of its own name. Reads only."""
+        return dict(zip(keys, self.each(keys, lambda key: self._by_name(bucket, key, None)), strict=True))
+
     def each(self, items: Sequence[Item], ask: Callable[[Item], Result]) -> list[Result]:
         """Ask for each item, several at a time, and keep the order."""
         if len(items) < 2:

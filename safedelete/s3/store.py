@@ -240,11 +240,16 @@ class S3ObjectStore:
         since = self._since()
         marks = self._modes.get(bucket) == "marker"
         before: dict[tuple[str, str | None], ItemOutcome] = {}
-        unseen: set[ObjectRef] = set()
-        for ref, sight in self._see(bucket, [r for r in refs if r in watched], Presence.PRESENT).items():
-            if sight.presence is Presence.ABSENT and not marks:
-                # Something in between may answer so for whatever is asked: a row would go, and its object stay.
-                unseen.add(ref)
+        sights = self._see(bucket, [r for r in refs if r in watched], Presence.PRESENT)
+        # Something in between may answer so for whatever is asked, and a row would go, and its object stay. So the delete is
+        # asked all the same, but for one that would only put a marker there: then the listing decides.
+        unseen = {ref for ref, sight in sights.items() if sight.presence is Presence.ABSENT}
+        if marks:
+            listed = self._lookup.listed(bucket, [ref.key for ref in unseen])
+            sights |= {ref: _by_listing(listed[ref.key]) for ref in unseen}
+            unseen = set()
+        for ref, sight in sights.items():
+            if ref in unseen:
                 continue
             outcome = _before(ref, sight, since)
             if outcome is not None:
@@ -303,6 +308,13 @@ def _before(ref: ObjectRef, sight: Sight, since: float | None) -> ItemOutcome | 
         return REWRITTEN if _is_younger(sight, since) else None
     except StoreError as error:
         return ItemOutcome(Outcome.FAILED, "unverified", f"kept: its age could not be checked ({error})")
+
+
+def _by_listing(listed: Sight) -> Sight:
+    """Return what to make of a HEAD that found nothing, by what the listing says."""
+    if listed.presence is not Presence.PRESENT:
+        return listed
+    return Sight(Presence.UNKNOWN, why="a HEAD does not find it, and the listing names it")
 
 
 def _unseen(answer: ItemOutcome) -> ItemOutcome:

@@ -511,3 +511,16 @@ def test_what_a_head_says_is_not_there_is_asked_to_be_deleted_all_the_same(stub:
     outcomes = store_on(reach(stub)).delete(refs, gate=Gate())
     gone = {ref.key for ref, outcome in outcomes.items() if outcome.state in (Outcome.DELETED, Outcome.GONE)}
     assert not gone & stub.keys("b"), "their rows would go, and they would stay"
+
+
+def test_what_a_head_does_not_find_and_the_listing_names_is_kept_where_a_delete_would_only_hide_it(
+    stub: StubS3,
+) -> None:
+    refs = fill(stub, "b", "a", "b")
+    stub.always(refusing(404, "NoSuchKey"), operation="HeadObject")
+    outcomes = store_on(reach(stub), modes={"b": "marker"}).delete(refs, gate=Gate())
+    assert {(o.state, o.code) for o in outcomes.values()} == {(Outcome.FAILED, "unverified")}
+    absent = [ObjectRef("b", "gone", '"e"')]
+    outcomes = store_on(reach(stub), modes={"b": "marker"}).delete(absent, gate=Gate())
+    assert [o.state for o in outcomes.values()] == [Outcome.GONE]
+    assert "DeleteObjects" not in stub.counts

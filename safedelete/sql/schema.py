@@ -19,9 +19,10 @@ from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 from safedelete.sql import indexes
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.backends.postgres import quoted
+from safedelete.sql.backends.postgres import idle_keys, quoted
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
+from safedelete.sql.watch import Surroundings
 
 _SPACE: Final = text(
     "SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(:name)"
@@ -74,6 +75,7 @@ class Schema:
         names: By table, every column's name.
         types: The target's columns' types, as reflected.
         kind: ``table``, ``partition``, or ``view`` for a view in the table's place.
+        surroundings: What a delete may meet, where the server does not say what it met; None where it does.
     """
 
     table: TableName
@@ -85,6 +87,7 @@ class Schema:
     primary_keys: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
     types: dict[str, TypeEngine[Any]] = field(default_factory=dict)
     kind: str = "table"
+    surroundings: Surroundings | None = None
 
     @classmethod
     def read(cls, database: Database, table: Table) -> Schema:
@@ -193,12 +196,6 @@ def _acts(action: str) -> bool:
     return action.upper().startswith(("CASCADE", "SET"))
 
 
-def has_unenforced(connection: Connection) -> bool:
-    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
-    version = connection.dialect.server_version_info or (0,)
-    return connection.dialect.name == "postgresql" and version >= (18,)
-
-
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -213,6 +210,8 @@ class _Reader:
         self.inspector: Inspector = inspect(connection)
         self.dialect = connection.dialect.name
         self.default = None if self.dialect == "sqlite" else self.inspector.default_schema_name
+        self._family: list[TableName] = []
+        """On MariaDB and MySQL the target, and the tables that lead to it."""
         self.target: TableName = (table.schema or meant_schema(connection, table) or self.default, table.name)
 
     def schema(self) -> Schema:
@@ -227,7 +226,10 @@ class _Reader:
         lists: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
-        for space, names in self._spaces():
+        spaces = self._spaces()
+        # Read before the rest, so that what comes meanwhile is noticed once too often rather than never.
+        surroundings = Surroundings.read(self.connection, self._family) if self._family else None
+        for space, names in spaces:
             if self.dialect != "sqlite":
                 for table, found in self._multi("get_multi_foreign_keys", space, names):
                     if table not in partitions:
@@ -260,6 +262,7 @@ class _Reader:
             primary_keys=keys,
             types={c["name"]: c["type"] for c in described},
             kind=kind,
+            surroundings=surroundings,
         )
 
     def _multi(self, method: str, space: str | None, names: list[str] | None) -> list[tuple[TableName, Any]]:
@@ -295,6 +298,7 @@ class _Reader:
             # Whether case counts in names is the server's setting; one table too many does no harm.
             children = [(s, c) for parent, s, c in within[schema] if parent.casefold() == name.casefold()]
             found += [child for child in children if child not in found]
+        self._family = found
         spaces: dict[str | None, list[str] | None] = {}
         for schema, name in found:
             spaces[schema] = [*(spaces.get(schema) or []), name]
@@ -360,14 +364,7 @@ class _Reader:
 
     @cached_property
     def _idle(self) -> frozenset[tuple[str, str, str]]:
-        """Name foreign keys that are written down and do nothing (NOT ENFORCED); the preflight tells of them."""
-        if not has_unenforced(self.connection):
-            return frozenset()
-        statement = text(
-            "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
-            " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND NOT k.conenforced"
-        )
-        return frozenset((schema, table, name) for schema, table, name in self.connection.execute(statement))
+        return idle_keys(self.connection)
 
     @cached_property
     def _invalid(self) -> frozenset[TableName]:

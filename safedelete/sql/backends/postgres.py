@@ -154,3 +154,20 @@ class Postgres(Backend):
 def quoted(connection: Connection, table: Table) -> str:
     """Return a table's name as the server's functions take it: quoted, with its schema where it has one."""
     return str(connection.dialect.identifier_preparer.format_table(table))
+
+
+def has_unenforced(connection: Connection) -> bool:
+    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
+    version = connection.dialect.server_version_info or (0,)
+    return connection.dialect.name == "postgresql" and version >= (18,)
+
+
+def idle_keys(connection: Connection) -> frozenset[tuple[str, str, str]]:
+    """Name foreign keys, by schema and table, that are written down and do nothing (NOT ENFORCED). Reads only."""
+    if not has_unenforced(connection):
+        return frozenset()
+    statement = text(
+        "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND NOT k.conenforced"
+    )
+    return frozenset((schema, table, name) for schema, table, name in connection.execute(statement))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -19,7 +19,7 @@ from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 from safedelete.sql import indexes
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.backends.postgres import idle_keys, quoted
+from safedelete.sql.backends.postgres import idle_keys, partition_roots, quoted
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
 from safedelete.sql.watch import Surroundings
@@ -217,7 +217,7 @@ class _Reader:
     def schema(self) -> Schema:
         schema, name = self.target
         here = self.inspector.has_table(name, schema=schema)
-        partitions = self._partitions()
+        partitions = partition_roots(self.connection)
         kind = "partition" if self.target in partitions else "table"
         if here and name in self.inspector.get_view_names(schema=schema):
             kind = "view"
@@ -232,12 +232,10 @@ class _Reader:
         for space, names in spaces:
             if self.dialect != "sqlite":
                 for table, found in self._multi("get_multi_foreign_keys", space, names):
+                    # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
                     if table not in partitions:
-                        foreign += [
-                            self._foreign(table, fk)
-                            for fk in found
-                            if (*table, fk.get("name")) not in self._idle
-                        ]
+                        mine = [fk for fk in found if (*table, fk.get("name")) not in self._idle]
+                        foreign += [self._foreign(table, fk, partitions) for fk in mine]
             for table, key in self._multi("get_multi_pk_constraint", space, names):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space, names):
@@ -304,26 +302,16 @@ class _Reader:
             spaces[schema] = [*(spaces.get(schema) or []), name]
         return spaces
 
-    def _partitions(self) -> set[TableName]:
-        # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
-        if self.dialect != "postgresql":
-            return set()
-        rows = self.connection.execute(
-            text(
-                "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-                " WHERE c.relispartition AND c.relkind IN ('r', 'p')"
-            )
-        )
-        return {(schema, name) for schema, name in rows}
-
-    def _foreign(self, child: TableName, fk: Any) -> ForeignKey:
+    def _foreign(self, child: TableName, fk: Any, partitions: Mapping[TableName, TableName]) -> ForeignKey:
         options = fk.get("options") or {}
         columns = tuple(fk["constrained_columns"])
+        parent: TableName = (fk.get("referred_schema") or self.default, fk["referred_table"])
         return ForeignKey(
             name=str(fk.get("name") or f"{child[1]}({', '.join(columns)})"),
             child=child,
             columns=columns,
-            parent=(fk.get("referred_schema") or self.default, fk["referred_table"]),
+            # One that references a partition acts when the row goes from the whole table.
+            parent=partitions.get(parent, parent),
             referred=tuple(fk["referred_columns"]),
             # PostgreSQL may name the columns behind it: SET NULL (a).
             action=str(options.get("ondelete") or "NO ACTION").upper().partition(" (")[0],

@@ -260,6 +260,15 @@ def test_sqlite_held_by_another_writer_is_unknown(sqlite: Server, uploads: sa.Ta
     assert {p.verdict for p in found.values()} == {Verdict.UNKNOWN}
 
 
+def test_a_session_in_safe_update_mode_is_cleared(maria: Server, uploads: sa.Table) -> None:
+    rows = make(maria, uploads)
+    engine = sa.create_engine(
+        maria.url, poolclass=NullPool, connect_args={"init_command": "SET SESSION sql_safe_updates = 1"}
+    )
+    maria.opened.append(Database(engine))
+    assert bad(probe(rows, maria.opened[-1])) == {}
+
+
 @pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
 def test_a_table_whose_deletes_cannot_be_taken_back_is_denied(
     maria: Server, uploads: sa.Table, engine: str

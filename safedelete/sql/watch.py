@@ -11,26 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, TextClause, bindparam, text
+from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.errors import SchemaChangedError
 from safedelete.sql.backends.base import TableName
 from safedelete.sql.failures import code, lost
 
-DENIED: Final = ("1227", "1142", "1044")
-
+_DENIED: Final = ("1227", "1142", "1044")
+_TABLES: Final = bindparam("tables", expanding=True)
 # InnoDB writes names as it writes files.
-_INNODB: Final = (
-    "SELECT id, for_name, type FROM information_schema.{view}"
+_INNODB_MARIADB: Final = text(
+    "SELECT id, for_name, type FROM information_schema.innodb_sys_foreign"
     " WHERE CONCAT_WS('.', CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', 1) AS BINARY) USING filename),"
     " CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename)) IN :tables"
-)
-_VISIBLE: Final = (
+).bindparams(_TABLES)
+_INNODB: Final = text(
+    "SELECT id, for_name, type FROM information_schema.innodb_foreign"
+    " WHERE CONCAT_WS('.', CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', 1) AS BINARY) USING filename),"
+    " CONVERT(CAST(SUBSTRING_INDEX(ref_name, '/', -1) AS BINARY) USING filename)) IN :tables"
+).bindparams(_TABLES)
+_VISIBLE: Final = text(
     "SELECT constraint_schema, table_name, constraint_name, delete_rule, update_rule"
     " FROM information_schema.referential_constraints"
     " WHERE CONCAT_WS('.', unique_constraint_schema, referenced_table_name) IN :tables"
-)
+).bindparams(_TABLES)
 _TRIGGERS: Final = text(
     "SELECT trigger_name, action_timing, action_statement FROM information_schema.triggers"
     " WHERE event_object_schema = :schema AND event_object_table = :name AND event_manipulation = 'DELETE'"
@@ -57,7 +62,7 @@ class Surroundings:
         try:
             return cls(tuple(tables), _found(connection, tables, whole=True), whole=True)
         except DBAPIError as error:
-            if lost(error) or code(error) not in DENIED:
+            if lost(error) or code(error) not in _DENIED:
                 raise
         return cls(tuple(tables), _found(connection, tables, whole=False), whole=False)
 
@@ -84,9 +89,8 @@ class Surroundings:
 
 def _found(connection: Connection, tables: Sequence[TableName], *, whole: bool) -> frozenset[tuple[str, ...]]:
     schema, name = tables[0]
-    view = "innodb_sys_foreign" if getattr(connection.dialect, "is_mariadb", False) else "innodb_foreign"
-    asked: TextClause = text(_INNODB.format(view=view) if whole else _VISIBLE)
-    asked = asked.bindparams(bindparam("tables", expanding=True))
+    innodb = _INNODB_MARIADB if getattr(connection.dialect, "is_mariadb", False) else _INNODB
+    asked = innodb if whole else _VISIBLE
     keys = connection.execute(asked, {"tables": [f"{space}.{table}" for space, table in tables]}).all()
     triggers = connection.execute(_TRIGGERS, {"schema": schema, "name": name}).all()
     found = {("foreign key", *map(str, row)) for row in keys}

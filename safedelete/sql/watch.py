@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import BindParameter, Connection, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
 from safedelete.errors import SchemaChangedError
@@ -19,7 +19,7 @@ from safedelete.sql.backends.base import TableName
 from safedelete.sql.failures import code, lost
 
 _DENIED: Final = ("1227", "1142", "1044")
-_TABLES: Final = bindparam("tables", expanding=True)
+_TABLES: Final[BindParameter[Any]] = bindparam("tables", expanding=True)
 # InnoDB writes names as it writes files.
 _INNODB_MARIADB: Final = text(
     "SELECT id, for_name, type FROM information_schema.innodb_sys_foreign"

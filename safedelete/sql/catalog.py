@@ -9,7 +9,8 @@ from sqlalchemy.sql import visitors
 
 from safedelete.ports import Proof, Verdict
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.schema import has_unenforced, meant_schema
+from safedelete.sql.backends.postgres import has_unenforced
+from safedelete.sql.schema import meant_schema
 
 if TYPE_CHECKING:
     from safedelete.sql.rows import SqlRows

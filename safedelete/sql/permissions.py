@@ -21,6 +21,7 @@ from safedelete.ports import MOST_SKEW, Proof, Verdict
 from safedelete.sql import around, predicate
 from safedelete.sql.around import account
 from safedelete.sql.boot import proving
+from safedelete.sql.cascades import taken_with
 from safedelete.sql.catalog import PostgresCatalog
 from safedelete.sql.failures import code, words
 from safedelete.sql.lint import NEVER
@@ -82,6 +83,8 @@ class SqlProber:
         found.append(readable)
         if may_run_delete:
             found.append(self._try(f"DELETE on {target.name}", "DELETE", self._delete, as_of))
+        if target.database.backend.counts_first and target.schema.reachable(target.schema.table):
+            found.append(self._try(f"counting what references {target.name}", "", self._count, as_of))
         if target.database.backend.name == "sqlite":
             found.append(self._try(f"writing beside {target.database.name}", "", self._create, as_of))
         if target.database.backend.name == "mysql":
@@ -172,6 +175,11 @@ class SqlProber:
             connection.execute(returning, values).all()
         else:
             connection.execute(statement, values)
+
+    def _count(self, connection: Connection, as_of: datetime) -> None:
+        # Each batch counts the children of its rows, and locks those that have children of their own.
+        del as_of
+        taken_with(self.target, connection, ())
 
     def _create(self, connection: Connection, as_of: datetime) -> None:
         # An unwritable folder shows only when a journal has to be made, so something must be written and taken back.

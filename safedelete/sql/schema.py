@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -19,9 +19,10 @@ from safedelete.declare.targets import Rows
 from safedelete.errors import ConfigError
 from safedelete.sql import indexes
 from safedelete.sql.backends.base import TableName
-from safedelete.sql.backends.postgres import quoted
+from safedelete.sql.backends.postgres import idle_keys, partition_roots, quoted
 from safedelete.sql.engine import Database
 from safedelete.sql.failures import translated
+from safedelete.sql.watch import Surroundings
 
 _SPACE: Final = text(
     "SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(:name)"
@@ -74,6 +75,7 @@ class Schema:
         names: By table, every column's name.
         types: The target's columns' types, as reflected.
         kind: ``table``, ``partition``, or ``view`` for a view in the table's place.
+        surroundings: What a delete may meet, where the server does not say what it met; None where it does.
     """
 
     table: TableName
@@ -85,6 +87,7 @@ class Schema:
     primary_keys: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
     types: dict[str, TypeEngine[Any]] = field(default_factory=dict)
     kind: str = "table"
+    surroundings: Surroundings | None = None
 
     @classmethod
     def read(cls, database: Database, table: Table) -> Schema:
@@ -193,12 +196,6 @@ def _acts(action: str) -> bool:
     return action.upper().startswith(("CASCADE", "SET"))
 
 
-def has_unenforced(connection: Connection) -> bool:
-    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
-    version = connection.dialect.server_version_info or (0,)
-    return connection.dialect.name == "postgresql" and version >= (18,)
-
-
 def _columns(expression: ColumnElement[Any]) -> list[Column[Any]]:
     return [e for e in visitors.iterate(expression) if isinstance(e, Column)]
 
@@ -213,12 +210,14 @@ class _Reader:
         self.inspector: Inspector = inspect(connection)
         self.dialect = connection.dialect.name
         self.default = None if self.dialect == "sqlite" else self.inspector.default_schema_name
+        self._family: list[TableName] = []
+        """On MariaDB and MySQL the target, and the tables that lead to it."""
         self.target: TableName = (table.schema or meant_schema(connection, table) or self.default, table.name)
 
     def schema(self) -> Schema:
         schema, name = self.target
         here = self.inspector.has_table(name, schema=schema)
-        partitions = self._partitions()
+        partitions = partition_roots(self.connection)
         kind = "partition" if self.target in partitions else "table"
         if here and name in self.inspector.get_view_names(schema=schema):
             kind = "view"
@@ -227,15 +226,16 @@ class _Reader:
         lists: dict[TableName, tuple[tuple[str, ...], ...]] = {}
         keys: dict[TableName, tuple[str, ...]] = {}
         foreign: list[ForeignKey] = []
-        for space, names in self._spaces():
+        spaces = self._spaces()
+        # Read before the rest, so that what comes meanwhile is noticed once too often rather than never.
+        surroundings = Surroundings.read(self.connection, self._family) if self._family else None
+        for space, names in spaces:
             if self.dialect != "sqlite":
                 for table, found in self._multi("get_multi_foreign_keys", space, names):
+                    # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
                     if table not in partitions:
-                        foreign += [
-                            self._foreign(table, fk)
-                            for fk in found
-                            if (*table, fk.get("name")) not in self._idle
-                        ]
+                        mine = [fk for fk in found if (*table, fk.get("name")) not in self._idle]
+                        foreign += [self._foreign(table, fk, partitions) for fk in mine]
             for table, key in self._multi("get_multi_pk_constraint", space, names):
                 keys[table] = tuple((key or {}).get("constrained_columns") or ())
             for table, found in self._multi("get_multi_indexes", space, names):
@@ -260,6 +260,7 @@ class _Reader:
             primary_keys=keys,
             types={c["name"]: c["type"] for c in described},
             kind=kind,
+            surroundings=surroundings,
         )
 
     def _multi(self, method: str, space: str | None, names: list[str] | None) -> list[tuple[TableName, Any]]:
@@ -295,31 +296,22 @@ class _Reader:
             # Whether case counts in names is the server's setting; one table too many does no harm.
             children = [(s, c) for parent, s, c in within[schema] if parent.casefold() == name.casefold()]
             found += [child for child in children if child not in found]
+        self._family = found
         spaces: dict[str | None, list[str] | None] = {}
         for schema, name in found:
             spaces[schema] = [*(spaces.get(schema) or []), name]
         return spaces
 
-    def _partitions(self) -> set[TableName]:
-        # A partition repeats its parent's foreign keys under its own name; counted twice they would be wrong.
-        if self.dialect != "postgresql":
-            return set()
-        rows = self.connection.execute(
-            text(
-                "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-                " WHERE c.relispartition AND c.relkind IN ('r', 'p')"
-            )
-        )
-        return {(schema, name) for schema, name in rows}
-
-    def _foreign(self, child: TableName, fk: Any) -> ForeignKey:
+    def _foreign(self, child: TableName, fk: Any, partitions: Mapping[TableName, TableName]) -> ForeignKey:
         options = fk.get("options") or {}
         columns = tuple(fk["constrained_columns"])
+        parent: TableName = (fk.get("referred_schema") or self.default, fk["referred_table"])
         return ForeignKey(
             name=str(fk.get("name") or f"{child[1]}({', '.join(columns)})"),
             child=child,
             columns=columns,
-            parent=(fk.get("referred_schema") or self.default, fk["referred_table"]),
+            # One that references a partition acts when the row goes from the whole table.
+            parent=partitions.get(parent, parent),
             referred=tuple(fk["referred_columns"]),
             # PostgreSQL may name the columns behind it: SET NULL (a).
             action=str(options.get("ondelete") or "NO ACTION").upper().partition(" (")[0],
@@ -360,14 +352,7 @@ class _Reader:
 
     @cached_property
     def _idle(self) -> frozenset[tuple[str, str, str]]:
-        """Name foreign keys that are written down and do nothing (NOT ENFORCED); the preflight tells of them."""
-        if not has_unenforced(self.connection):
-            return frozenset()
-        statement = text(
-            "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
-            " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND NOT k.conenforced"
-        )
-        return frozenset((schema, table, name) for schema, table, name in self.connection.execute(statement))
+        return idle_keys(self.connection)
 
     @cached_property
     def _invalid(self) -> frozenset[TableName]:

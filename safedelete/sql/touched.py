@@ -48,7 +48,14 @@ class Touched:
         self._sum = Counter()
 
     def result(self) -> Mapping[str, int] | None:
-        """Return rows touched by table name; None where the database cannot say."""
+        """Return rows touched by table name; None where the database cannot say.
+
+        Raises:
+            SchemaChangedError: What the delete may have met is not what was counted.
+        """
+        surroundings = self.target.schema.surroundings
+        if surroundings is not None:
+            surroundings.require_same(self.connection, self.target.name)
         return None if self._unsaid else dict(self._sum)
 
     def before(self, keys: Sequence[Key] | KeyRows) -> None:

@@ -11,7 +11,7 @@ from safedelete import Rows, past
 from safedelete.core.plan import Cascade
 from safedelete.errors import ConfigError
 from safedelete.sql import SqlRows
-from tests.sql.acts import survey
+from tests.sql.acts import sealed, survey
 from tests.sql.conftest import AS_OF, Server
 
 FAMILY = (
@@ -116,6 +116,32 @@ def test_partition_is_counted_under_its_parents_name(pg: Server) -> None:
     batch = rows.begin(AS_OF)
     assert batch.delete(batch.hold(page).rows).touched == {"a": 2, "b": 3}
     batch.rollback()
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL", "NO ACTION"])
+@pytest.mark.parametrize("parent", ["low", "things"])
+def test_a_foreign_key_onto_a_partition_counts_once_for_the_whole_table(
+    pg: Server, parent: str, action: str
+) -> None:
+    pg.sql(
+        "CREATE TABLE things (id int PRIMARY KEY, at timestamp) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF things FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE high PARTITION OF things FOR VALUES FROM (10) TO (20)",
+        f"CREATE TABLE kids (id int PRIMARY KEY, thing int REFERENCES {parent} (id) ON DELETE {action})",
+        "CREATE INDEX ON kids (thing)",
+        "INSERT INTO things VALUES (1, '2020-01-01'), (2, '2020-01-01'), (11, '2020-01-01')",
+        "INSERT INTO kids VALUES (1, 1), (2, 2), (3, 2)",
+    )
+    table = sa.Table(
+        "things", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("at", sa.DateTime)
+    )
+    rows = SqlRows(Rows(table, past(table.c.at)), pg.open())
+    said = {"CASCADE": ("delete", 3), "SET NULL": ("set null", 3), "NO ACTION": ("block", 2)}[action]
+    assert [(c.table, c.action, c.rows) for c in survey(rows).cascades] == [("kids", *said)]
+    batch = rows.begin(AS_OF)
+    done = batch.delete(batch.hold(sealed(rows)).rows)
+    batch.rollback()
+    assert done.touched == ({"things": 1} if action == "NO ACTION" else {"things": 3, "kids": 3})
 
 
 def test_foreign_keys_of_other_schemas_are_read_on_mariadb(maria: Server) -> None:

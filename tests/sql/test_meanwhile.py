@@ -14,7 +14,7 @@ from safedelete import Rows, past
 from safedelete.core.item import KeyRows
 from safedelete.core.outcome import LOCKED, Outcome
 from safedelete.core.seal import RowBatch, decode, encode
-from safedelete.errors import BusyError
+from safedelete.errors import BusyError, SchemaChangedError
 from safedelete.sql import Database, SqlRows
 from tests.sql.acts import children, fill, ids, left, sealed, target
 from tests.sql.conftest import AS_OF, Server
@@ -104,6 +104,57 @@ def test_a_child_that_comes_after_the_count_is_not_taken_uncounted(
         "notes": 3 + (extra if level == "child" else 0),
         "marks": 1 + (extra if level == "grandchild" else 0),
     }
+
+
+COMES = {
+    "foreign key": (
+        "CREATE TABLE votes (id integer PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)",
+        "INSERT INTO votes VALUES (1, 1), (2, 2)",
+    ),
+    "foreign key below": (
+        "CREATE TABLE votes (id integer PRIMARY KEY, note integer REFERENCES notes (id) ON DELETE CASCADE)",
+        "INSERT INTO votes VALUES (1, 1), (2, 2)",
+    ),
+    "another action": (
+        (
+            "ALTER TABLE bills DROP FOREIGN KEY bills_ibfk_1,"
+            " ADD FOREIGN KEY (upload_id) REFERENCES uploads (id) ON DELETE CASCADE"
+        ),
+    ),
+    "trigger": (
+        "CREATE TRIGGER late AFTER DELETE ON uploads FOR EACH ROW INSERT INTO votes VALUES (OLD.id, OLD.id)",
+    ),
+}
+
+
+@pytest.mark.parametrize("process", [True, False])
+@pytest.mark.parametrize("comes", COMES)
+@pytest.mark.parametrize("owns", [True, False])
+def test_what_comes_around_a_table_while_a_purge_runs_stops_it_before_a_commit(
+    maria: Server, uploads: sa.Table, comes: str, owns: bool, process: bool
+) -> None:
+    fill(maria, uploads, 4)
+    children(maria, "ON DELETE CASCADE")
+    maria.sql("CREATE TABLE bills (id integer PRIMARY KEY, upload_id bigint REFERENCES uploads (id))")
+    if comes == "trigger":
+        maria.sql("CREATE TABLE votes (id integer, upload_id bigint)")
+    role = maria.role(f"GRANT ALL ON {maria.url.database}.*", *["GRANT PROCESS ON *.*"] * process)
+    rows = target(maria, uploads, role, owns=owns, allow_unindexed_fk=True)
+    planned = sealed(rows)
+    batch = rows.begin(AS_OF)
+    assert batch.delete(batch.hold(planned[3:]).rows).touched == {"uploads": 1, "notes": 1}
+    batch.commit()
+    maria.sql(*COMES[comes])
+    batch = rows.begin(AS_OF)
+    with pytest.raises(SchemaChangedError, match="around uploads have changed since the run began"):
+        batch.delete(batch.hold(planned[:3]).rows)
+    batch.rollback()
+    assert left(maria) == [1, 2, 3]
+    # The next run reads it anew, and counts.
+    again = target(maria, uploads, role, owns=owns, allow_unindexed_fk=True)
+    batch = again.begin(AS_OF)
+    assert len(batch.delete(batch.hold(sealed(again)).rows).rows) == 3
+    batch.rollback()
 
 
 def test_without_returning_a_row_that_another_session_deletes_is_not_called_ours(

@@ -260,6 +260,32 @@ def test_sqlite_held_by_another_writer_is_unknown(sqlite: Server, uploads: sa.Ta
     assert {p.verdict for p in found.values()} == {Verdict.UNKNOWN}
 
 
+def test_a_child_that_the_role_may_not_count_is_denied_on_mariadb(maria: Server, uploads: sa.Table) -> None:
+    rows = make(maria, uploads)
+    maria.sql(
+        "CREATE TABLE notes (id int PRIMARY KEY, upload_id bigint REFERENCES uploads (id) ON DELETE CASCADE)",
+        "CREATE TABLE marks (id int PRIMARY KEY, note int REFERENCES notes (id) ON DELETE CASCADE)",
+    )
+    role = maria.role(
+        *(f"GRANT {grant}" for grant in MARIA), "GRANT REFERENCES ON notes", "GRANT SELECT ON marks"
+    )
+    denied = bad(probe(rows, maria.open(role)))
+    assert set(denied) == {"counting what references uploads"}
+    assert denied["counting what references uploads"].verdict is Verdict.DENIED
+    assert "SELECT command denied" in denied["counting what references uploads"].detail
+    maria.sql(f"GRANT SELECT (id, upload_id) ON notes TO '{role}'@'%'")
+    assert bad(probe(rows, maria.open(role))) == {}
+
+
+def test_a_session_in_safe_update_mode_is_cleared(maria: Server, uploads: sa.Table) -> None:
+    rows = make(maria, uploads)
+    engine = sa.create_engine(
+        maria.url, poolclass=NullPool, connect_args={"init_command": "SET SESSION sql_safe_updates = 1"}
+    )
+    maria.opened.append(Database(engine))
+    assert bad(probe(rows, maria.opened[-1])) == {}
+
+
 @pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
 def test_a_table_whose_deletes_cannot_be_taken_back_is_denied(
     maria: Server, uploads: sa.Table, engine: str

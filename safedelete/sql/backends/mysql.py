@@ -26,11 +26,11 @@ _READING_MARIADB: Final = text(
     " lock_wait_timeout = :lock, max_statement_time = :statement"
 )
 _BATCH: Final = text(
-    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1, sql_safe_updates = 0,"
     " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock"
 )
 _BATCH_MARIADB: Final = text(
-    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1,"
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615, foreign_key_checks = 1, sql_safe_updates = 0,"
     " innodb_lock_wait_timeout = :lock, lock_wait_timeout = :lock, max_statement_time = :statement,"
     " idle_transaction_timeout = :idle"
 )

@@ -22,6 +22,14 @@ _TOUCHED: Final = text(
     GROUP BY 1, 2
     """
 )
+_IDLE: Final = text(
+    "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+    " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND k.conparentid <> 0"
+)
+_IDLE_18: Final = text(
+    "SELECT n.nspname, c.relname, k.conname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid"
+    " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE k.contype = 'f' AND (k.conparentid <> 0 OR NOT k.conenforced)"
+)
 _LOCAL: Final = True
 """set_config's "for this transaction only"."""
 _ROW_ERRORS: Final = ("23", "P0", "27", "44", "22")
@@ -154,3 +162,32 @@ class Postgres(Backend):
 def quoted(connection: Connection, table: Table) -> str:
     """Return a table's name as the server's functions take it: quoted, with its schema where it has one."""
     return str(connection.dialect.identifier_preparer.format_table(table))
+
+
+def has_unenforced(connection: Connection) -> bool:
+    """Whether the server has foreign keys that it does not enforce: PostgreSQL, since 18."""
+    version = connection.dialect.server_version_info or (0,)
+    return connection.dialect.name == "postgresql" and version >= (18,)
+
+
+def idle_keys(connection: Connection) -> frozenset[tuple[str, str, str]]:
+    """Name foreign keys, by schema and table, that do nothing of their own. Reads only.
+
+    They are written down only (NOT ENFORCED), or are the part of one that references a whole table for one of its partitions.
+    """
+    if connection.dialect.name != "postgresql":
+        return frozenset()
+    statement = _IDLE_18 if has_unenforced(connection) else _IDLE
+    return frozenset((schema, table, name) for schema, table, name in connection.execute(statement))
+
+
+def partition_roots(connection: Connection) -> Mapping[TableName, TableName]:
+    """Return the whole table of each partition. Reads only."""
+    if connection.dialect.name != "postgresql":
+        return {}
+    statement = text(
+        "SELECT n.nspname, c.relname, m.nspname, r.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " JOIN pg_class AS r ON r.oid = pg_partition_root(c.oid) JOIN pg_namespace AS m ON m.oid = r.relnamespace"
+        " WHERE c.relispartition AND c.relkind IN ('r', 'p')"
+    )
+    return {(space, name): (where, root) for space, name, where, root in connection.execute(statement)}

@@ -43,7 +43,7 @@ def changes_of(
             for row in draw(
                 st.lists(st.sampled_from(mine), unique_by=lambda r: r.name, min_size=1, max_size=2)
             ):
-                new = draw(st.sampled_from(ways))(rows.index(row))
+                new = draw(st.sampled_from(ways))(rows.index(row) + 1)
                 others = set(row.values) - set(new)
                 fits = fitted(table, {**row.values, **new}, others, lambda some: draw(st.sampled_from(some)))
                 found[row.name] = {name: fits[name] for name in new}

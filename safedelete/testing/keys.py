@@ -107,8 +107,10 @@ class Keys:
             if path or other is column or not any(n.column is other and n.bucket in buckets for n in theirs):
                 continue
             values = _texts(self._made.get(other.table, ()), other.name)
-            if not whole and any(naming.whole_prefix for naming in theirs) and values:
-                return f"{values[number % len(values)].rstrip('/')}/{number}"
+            if not whole and any(naming.whole_prefix for naming in theirs):
+                # Where there is no row yet to own a folder, one that comes later finds this one.
+                folder = values[number % len(values)].rstrip("/") if values else f"folder-{number}"
+                return f"{folder}/{number}"
             folders = [value.rpartition("/")[0] for value in values if "/" in value]
             if whole and folders and not folders[number % len(folders)].startswith("/"):
                 return folders[number % len(folders)] or None

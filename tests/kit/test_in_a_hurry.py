@@ -170,7 +170,12 @@ def test_a_key_of_a_type_of_ones_own_is_a_key() -> None:
 def test_a_time_that_tells_rows_apart_may_be_their_age(primary: bool) -> None:
     at = Column("at", DateTime(timezone=True), primary_key=primary, nullable=False, unique=not primary)
     files = Table("files", MetaData(), at, Column("id", Integer, primary_key=True))
-    assert_purge_is_safe(purge(Rows(files, older_than(files.c.at, days=30))), examples=1)
+    under_test = purge(Rows(files, older_than(files.c.at, days=30)))
+    assert_purge_is_safe(under_test, examples=1)
+    for scene in () if primary else scenes(under_test):
+        # A change that the table does not take would be none.
+        times = [values["at"] for values in scene.changes.values()]
+        assert len({*times, *(row.values["at"] for row in scene.rows)}) == len(times) + len(scene.rows)
 
 
 def test_a_pattern_that_takes_one_name_a_folder_has_objects_of_every_age() -> None:
@@ -209,18 +214,29 @@ def test_an_object_below_two_prefixes_of_which_one_lies_in_the_other() -> None:
     assert caught.value.promise == "shared"
 
 
-def test_an_object_below_a_prefix_that_a_row_of_another_table_names_by_its_key() -> None:
-    files = table(Column("folder", String(100), nullable=False, unique=True))
+@pytest.mark.parametrize("first", ["files", "others"])
+def test_a_key_that_a_row_of_another_table_names_lies_below_a_prefix_that_is_due(
+    first: str, purge_lab: Callable[..., Lab]
+) -> None:
+    """Whichever of the two tables is filled first."""
+    files = table(
+        Column("folder", String(100), nullable=False, unique=True), name="files" if first == "files" else "z"
+    )
     others = Table(
         "others",
         files.metadata,
         Column("id", Integer, primary_key=True),
         Column("s3_key", String(100), nullable=False, unique=True),
     )
-    owned = S3Keys(B, prefix=files.c.folder, shared=False)
-    with pytest.raises(PurgeUnsafeError) as caught:
-        assert_purge_is_safe(purge(old(files, owns=owned)), names={B: [others.c.s3_key]})
-    assert caught.value.promise == "shared"
+    under_test = purge(old(files, owns=S3Keys(B, prefix=files.c.folder)))
+    lab, found = purge_lab(under_test), 0
+    for scene in scenes(under_test, names={B: [others.c.s3_key]}):
+        lab.fill(scene)
+        gone = due(lab, under_test.targets[0])  # type: ignore[arg-type]
+        folders = [row.values["folder"] for row in scene.rows if row.name in gone]
+        keys = [row.values["s3_key"] for row in scene.rows if row.table is others]
+        found += any(key.startswith(f"{folder}/") for key in keys for folder in folders)
+    assert found
 
 
 def test_two_unique_values_that_an_expression_makes_one_key_of() -> None:

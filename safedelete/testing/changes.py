@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, Table
 
 from safedelete.declare.time import Cutoff
+from safedelete.testing.documents import read_by
 from safedelete.testing.fitting import fitted
 from safedelete.testing.scene import Row, RowName, Subject
 from safedelete.testing.values import around, bare
@@ -37,7 +38,8 @@ def changes_of(
             told_by = (c for c in free if test.cutoff.column in (c.key, c.name))
             ways += [partial(_made_young, column, test.cutoff, now) for column in told_by]
         named = [(*keys.columns, keys.prefix) for keys in target.owns]
-        ways += [partial(_renamed, c) for many in named for c in many if any(c is other for other in free)]
+        renamed = [own for many in named for c in many if isinstance(c, Column) for own, _ in read_by(c)]
+        ways += [partial(_renamed, column) for column in renamed if column in free]
         mine = _likely_due(rows, table)
         if mine and ways:
             for row in draw(

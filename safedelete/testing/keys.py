@@ -94,7 +94,12 @@ class Keys:
         if whole and number % 2:
             return f"{earlier}/{number}"
         other = str(earlier).swapcase()
-        if unique and number % 2 and other != earlier and all(n.column is not column for n in namings):
+        if (
+            unique
+            and number % 2
+            and other != earlier
+            and not any(isinstance(n.column, Column) for n in namings)
+        ):
             return other
         return f"{earlier}2" if unique else None
 
@@ -104,7 +109,11 @@ class Keys:
         """Return a key below a prefix that an earlier row owns, or the prefix that an earlier row's key lies below."""
         buckets = {naming.bucket for naming in namings}
         for (other, path), theirs in self._namings.items():
-            if path or other is column or not any(n.column is other and n.bucket in buckets for n in theirs):
+            if (
+                path
+                or other is column
+                or not any(isinstance(n.column, Column) and n.bucket in buckets for n in theirs)
+            ):
                 continue
             values = _texts(self._made.get(other.table, ()), other.name)
             if not whole and any(naming.whole_prefix for naming in theirs):

@@ -207,6 +207,11 @@ class Subject:
         return tuple({(n.table.fullname, n.bucket, str(n.column)): n for n in found}.values())
 
     @cached_property
+    def owning(self) -> tuple[str, ...]:
+        """The buckets in which rows of the purge own objects."""
+        return tuple(dict.fromkeys(keys.bucket for rows in self.rows for keys in rows.owns))
+
+    @cached_property
     def owned(self) -> tuple[Naming, ...]:
         """The columns by which rows of the purge name the objects that go with them."""
         mine = {(rows.table, keys.bucket) for rows in self.rows for keys in rows.owns}

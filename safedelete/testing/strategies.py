@@ -19,7 +19,7 @@ from safedelete.testing.documents import Path, document
 from safedelete.testing.fitting import fitted
 from safedelete.testing.keys import Keys
 from safedelete.testing.listed import listed
-from safedelete.testing.scene import Row, Scene, Subject, element, subject_of
+from safedelete.testing.scene import ANCIENT, Row, Scene, Stored, Subject, element, subject_of
 from safedelete.testing.servers.faults import LIES, Answer, Fault, Honest, Request
 from safedelete.testing.values import (
     around,
@@ -36,6 +36,9 @@ from safedelete.testing.values import (
 
 _ETAG = hashlib.md5(b"x", usedforsecurity=False).hexdigest()
 """That of an object which a row names: each holds one byte."""
+
+_NOBODYS = "a.jpg.bak"
+"""The key of an object that no row names, in each bucket in which rows own some."""
 
 _ATTEMPTS = 12
 """Rows that may be made for one for which unique columns leave room."""
@@ -120,6 +123,7 @@ def scenes(subject: Subject, columns: Columns, now: datetime | None = None) -> s
         maker = _Maker(draw, subject, given, now)
         rows = [row for table in subject.tables for row in maker.rows(table)]
         objects = tuple(o for target in subject.listed for o in listed(draw, target, now))
+        objects += tuple(Stored(bucket, _NOBODYS, ANCIENT) for bucket in subject.owning)
         denied = denied_of(draw, subject, rows)
         # Not the same ones: a row that was changed is kept for that already.
         spared = [row for row in rows if row.name not in denied]

@@ -309,6 +309,19 @@ def test_a_job_that_empties_objects_which_stay() -> None:
     assert caught.value.promise == "planned"
 
 
+def test_a_job_that_takes_an_object_which_no_row_names() -> None:
+    def tidies(lab: Lab) -> None:
+        named = {row["s3_key"] for row in lab.rows(FILES)}
+        cleanup(lab)
+        for found in lab.client.list_objects_v2(Bucket=B).get("Contents", []):
+            if found["Key"] not in named:
+                lab.client.delete_object(Bucket=B, Key=found["Key"])
+
+    with pytest.raises(PurgeUnsafeError, match="no target of the purge matches it") as caught:
+        assert_purge_is_safe(OWNED, through=tidies)
+    assert caught.value.promise == "planned"
+
+
 def test_a_job_that_may_mark_what_is_due_before_it_goes() -> None:
     def marks(lab: Lab) -> None:
         limit = FILES.c.created_at < lab.clock.now() - DAYS
@@ -415,6 +428,14 @@ class Report(Base):
 UPLOADS = purge(Rows(Upload, older_than(Upload.written, days=30), owns=S3Keys(B, Upload.key)))
 
 
+def test_a_model_s_keys_are_made_up_as_a_table_s_are() -> None:
+    """In an expression of a model's attributes a column is a copy of the table's own."""
+    found = scenes(UPLOADS, 6)
+    rows = [row.values for row in found[0].rows]
+    assert rows[2]["s3_key"] == f"{rows[0]['s3_key']}2"
+    assert any("s3_key" in values for scene in found for values in scene.changes.values())
+
+
 def test_a_row_may_be_added_as_a_model_or_by_its_attributes(purge_lab: Callable[..., Lab]) -> None:
     lab = purge_lab(UPLOADS)
     lab.add(Upload(id=1, written=lab.clock.now(), key="a"))
@@ -448,7 +469,7 @@ def test_a_scene_that_was_made_up_can_be_put_into_a_lab(purge_lab: Callable[...,
     lab.fill(scene)
     assert lab.clock.now() == scene.now
     assert len(lab.rows(Upload)) == len(scene.rows)
-    assert lab.store.keys(B) == {row["s3_key"] for row in lab.rows(Upload)}
+    assert lab.store.keys(B) == {row["s3_key"] for row in lab.rows(Upload)} | {o.key for o in scene.objects}
     assert isinstance(rows_around(UPLOADS), st.SearchStrategy)
 
 

@@ -20,7 +20,7 @@ from safedelete.errors import ConfigError
 from safedelete.testing.lab import Lab
 from safedelete.testing.scratch import by_column, metadata_of
 from safedelete.testing.strict_s3 import Kept
-from safedelete.testing.values import zoned
+from safedelete.testing.values import comparable, zoned
 
 ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -312,7 +312,8 @@ def look(lab: Lab, subject: Subject) -> Snapshot:
     rows: dict[RowName, Mapping[str, Any]] = {}
     for table in subject.tables:
         for values in lab.rows(table):
-            rows[name_of(table, (values[c.name] for c in table.primary_key.columns))] = values
+            name = name_of(table, (values[c.name] for c in table.primary_key.columns))
+            rows[name] = {column: comparable(value) for column, value in values.items()}
     modes = subject.modes
     objects = lab.store.contents(hidden=[bucket for bucket, mode in modes.items() if mode == "purge"])
     hidden = {place: ids for place, ids in lab.store.history().items() if modes.get(place[0]) == "marker"}

@@ -95,7 +95,7 @@ def test_a_row_is_made_that_its_check_constraint_lets_in(
     )
     under_test = purge(old(files))
     lab = purge_lab(under_test)
-    for scene in scenes(under_test):
+    for scene in scenes(under_test, 1):
         lab.fill(scene)
         assert due(lab, under_test.targets[0])  # type: ignore[arg-type]
 
@@ -164,6 +164,31 @@ class Key(TypeDecorator[str]):
 def test_a_key_of_a_type_of_ones_own_is_a_key() -> None:
     files = table(Column("s3_key", Key(100), nullable=False, index=True))
     assert_purge_is_safe(purge(old(files, owns=S3Keys(B, files.c.s3_key))), examples=1)
+
+
+class Opaque:
+    """A value that is equal to itself alone, as many are that an application's types give."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+
+class Boxed(TypeDecorator[Any]):
+    """Gives a new one each time."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Any) -> Any:
+        return value
+
+    def process_result_value(self, value: Any, _dialect: Any) -> Any:
+        return Opaque(value)
+
+
+def test_a_value_that_cannot_be_compared_is_not_called_changed() -> None:
+    files = table(Column("box", Boxed(), nullable=False))
+    assert_purge_is_safe(purge(old(files)), examples=1)
 
 
 @pytest.mark.parametrize("primary", [True, False], ids=["primary key", "unique"])

@@ -586,14 +586,19 @@ def test_a_prefix_that_lists_what_rows_name_takes_it_from_them() -> None:
     assert "s3://acme-files/'tmp/" in found.what
 
 
-def test_a_job_that_forgets_a_condition_of_its_prefix() -> None:
+@pytest.mark.parametrize("forgotten", ["pattern", "least size"])
+def test_a_job_that_forgets_a_condition_of_its_prefix(forgotten: str) -> None:
     logs = purge(S3Prefix("acme-logs", "app/", older_than=timedelta(days=7), pattern="*.gz", min_size=100))
-    assert_purge_is_safe(logs, examples=1)
 
-    def job(lab: Lab) -> None:
+    def job(lab: Lab, forgotten: str = "") -> None:
         for (bucket, key), kept in lab.store.contents().items():
-            if key.startswith("app/") and kept.modified < lab.clock.now() - timedelta(days=7):
-                lab.client.delete_object(Bucket=bucket, Key=key)
+            named = forgotten == "pattern" or (key.endswith(".gz") and "/" not in key[4:])
+            large = forgotten == "least size" or kept.size >= 100
+            old = kept.modified < lab.clock.now() - timedelta(days=7)
+            if key.startswith("app/") and old and named and large:
+                with suppress(lab.client.exceptions.ClientError):
+                    lab.client.delete_object(Bucket=bucket, Key=key)
 
-    found = broken(logs, through=job)
+    assert_purge_is_safe(logs, examples=1, through=job)
+    found = broken(logs, through=lambda lab: job(lab, forgotten))
     assert found.promise == "planned"

@@ -306,8 +306,9 @@ def comparable(value: Any) -> Any:
     """Return what a value is compared by: itself, or in a word what cannot be compared with another of its kind."""
     if value is None or isinstance(value, enum.Enum):
         return value
-    if type(value).__eq__ is object.__eq__:
-        return type(value).__name__ if type(value).__repr__ is object.__repr__ else repr(value)
+    kind: Any = type(value)
+    if kind.__eq__ is object.__eq__:
+        return kind.__name__ if kind.__repr__ is object.__repr__ else repr(value)
     try:
         return value if bool(value == value) else repr(value)  # noqa: PLR0124
     except (TypeError, ValueError):

@@ -153,7 +153,8 @@ class Scene:
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """Let Hypothesis show it as it shows itself, not field by field."""
-        printer.text(str(self))
+        write = printer.text
+        write(str(self))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ def checks_of(table: Table) -> list[Check]:
     """Return a table's CHECK constraints that SQLite may be asked about."""
     compiler: Any = _DIALECT.statement_compiler(_DIALECT, None)
     found: list[Check] = []
-    for constraint in table.constraints:
+    # One that is written beside a column is the column's alone.
+    for constraint in (*table.constraints, *(one for column in table.columns for one in column.constraints)):
         if not isinstance(constraint, CheckConstraint):
             continue
         try:

@@ -100,6 +100,14 @@ def test_a_row_is_made_that_its_check_constraint_lets_in(
         assert due(lab, under_test.targets[0])  # type: ignore[arg-type]
 
 
+def test_a_check_that_is_written_beside_its_column_is_met_as_well(purge_lab: Callable[..., Lab]) -> None:
+    files = table(Column("amount", Integer, CheckConstraint("amount > 0"), nullable=False))
+    lab = purge_lab(under_test := purge(old(files)))
+    (scene,) = scenes(under_test, 1)
+    lab.fill(scene)
+    assert all(row["amount"] > 0 for row in lab.rows(files))
+
+
 def test_a_key_that_has_to_begin_somewhere_is_still_odd_and_tells_its_row_apart(
     purge_lab: Callable[..., Lab],
 ) -> None:

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from safedelete import Purge, Rows, S3Keys, S3Prefix, job, older_than, past
+from safedelete import Purge, Rows, S3Keys, S3Orphans, S3Prefix, job, older_than, past
 from safedelete.errors import ConfigError
 from safedelete.testing import Lab, PurgeUnsafeError, assert_purge_is_safe, faults, rows_around
 from safedelete.testing.listed import key_below
@@ -221,6 +221,13 @@ def test_a_pattern_that_takes_one_name_a_folder_has_objects_of_every_age() -> No
 
 def test_a_pattern_that_takes_one_name_has_an_object_that_is_due() -> None:
     assert_purge_is_safe(purge(S3Prefix(B, "logs/", older_than=DAYS, pattern="latest")), examples=1)
+
+
+def test_a_sweep_finds_a_row_that_names_an_object_also_where_none_need_name_any() -> None:
+    files = table(Column("s3_key", String(100), unique=True))
+    under_test = purge(S3Orphans(B, "", referenced_by=[files.c.s3_key], older_than=DAYS, whole_bucket=True))
+    for scene in scenes(under_test, 20):
+        assert any(row.values["s3_key"] for row in scene.rows)
 
 
 # --- what is unsafe ---

@@ -42,6 +42,9 @@ class SafeDeleteError(Exception):
     def __init__(self, message: str, *, hint: str = "", deleted: int | None = 0) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            # For whoever sees the traceback and not the command line: a test, a host, its log.
+            self.add_note(f"Hint: {hint}")
         self.deleted = deleted
         self.processed = ""
         """What a function's run says in place of what was deleted, which only its author knows."""

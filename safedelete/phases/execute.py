@@ -336,7 +336,7 @@ class _ObjectBatches:
             tools.lease.gate()
 
         answers = {
-            **spared(named, self._part.target.store, doubt=doubt),
+            **spared(named, refs, self._part.target.store, doubt=doubt),
             **self._part.target.store.delete(orphans, gate=gate),
         }
         outcomes = {

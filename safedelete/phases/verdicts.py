@@ -82,33 +82,81 @@ def proven(
     return {row.key: _proven(row, kept[row.key], _names(row, named), there) for row in staying}
 
 
-def spared(named: Collection[ObjectRef], store: ObjectStore, *, doubt: bool) -> dict[ObjectRef, ItemOutcome]:
+def spared(
+    named: Collection[ObjectRef], sealed: Sequence[ObjectRef], store: ObjectStore, *, doubt: bool
+) -> dict[ObjectRef, ItemOutcome]:
     """Say what becomes of sealed orphans that a row names by now: kept, if they are there. Reads only.
 
     Args:
         named: The orphans that are none any more.
+        sealed: All of their batch, of one key the oldest version first.
         store: Where they are.
         doubt: Whether an earlier attempt at their batch may have deleted some.
     """
     there = store.presence(list(named)) if named else {}
-    return {ref: _spared(ref, there[ref], doubt=doubt) for ref in named}
+    absent = [ref for ref in named if there[ref] is Presence.ABSENT]
+    said = {ref: _unseen(ref) if there[ref] is Presence.UNKNOWN else NAMED for ref in named}
+    gone = taken(absent, sealed, there, store) if doubt else dict.fromkeys(absent, GONE)
+    return said | gone
 
 
-def _spared(ref: ObjectRef, presence: Presence, *, doubt: bool) -> ItemOutcome:
+def _unseen(ref: ObjectRef) -> ItemOutcome:
     where = f"s3://{ref.bucket}/{ref.key}"
-    if presence is Presence.UNKNOWN:
-        return ItemOutcome(
-            Outcome.UNKNOWN, "unseen", f"a row names {where} now, and it could not be asked for"
-        )
-    if presence is Presence.PRESENT:
-        return NAMED
-    return lost_to_a_row(ref) if doubt else GONE
+    return ItemOutcome(Outcome.UNKNOWN, "unseen", f"a row names {where} now, and it could not be asked for")
+
+
+def taken(
+    absent: Sequence[ObjectRef],
+    sealed: Sequence[ObjectRef],
+    there: Mapping[ObjectRef, Presence],
+    store: ObjectStore,
+) -> dict[ObjectRef, ItemOutcome]:
+    """Say of orphans that were deleted, and that a row has come to name, whether the row has lost its object. Reads only.
+
+    Of a key that keeps versions a row names whatever is current. What went from beneath it, or before somebody wrote the
+    key anew, is as gone as it was meant to be; the row lacks nothing.
+
+    Args:
+        absent: Those that are gone.
+        sealed: All of their batch, of one key the oldest version first.
+        there: What is known of others of the batch; one that is not named here stayed.
+        store: Where they are.
+    """
+    versions = [ref for ref in absent if ref.version is not None]
+    shown = store.shown(versions) if versions else {}
+    return {ref: _taken(ref, sealed, there, shown) for ref in absent}
+
+
+def _taken(
+    ref: ObjectRef,
+    sealed: Sequence[ObjectRef],
+    there: Mapping[ObjectRef, Presence],
+    shown: Mapping[ObjectRef, Presence],
+) -> ItemOutcome:
+    if ref.version is None or shown[ref] is Presence.ABSENT:
+        return lost_to_a_row(ref)
+    if shown[ref] is Presence.UNKNOWN:
+        return _unseen(ref)
+    mine = [other for other in sealed if (other.bucket, other.key) == (ref.bucket, ref.key)]
+    place = mine.index(ref)
+    stayed = [n for n, other in enumerate(mine) if there.get(other, Presence.PRESENT) is not Presence.ABSENT]
+    # Only an older one is left of what was sealed, so that what shows may be that one come back.
+    if stayed and stayed[-1] < place:
+        return lost_to_a_row(ref)
+    return ItemOutcome(
+        Outcome.GONE,
+        "",
+        f"version {ref.version} is gone; s3://{ref.bucket}/{ref.key} is there, and a row has come to name it",
+    )
 
 
 def lost_to_a_row(ref: ObjectRef) -> ItemOutcome:
     """Say that an orphan was deleted, and that a row has come to name it."""
+    which = "" if ref.version is None else f"version {ref.version} of "
     return ItemOutcome(
-        Outcome.FAILED, DANGLING, f"s3://{ref.bucket}/{ref.key} is gone, and a row has come to name it"
+        Outcome.FAILED,
+        DANGLING,
+        f"{which}s3://{ref.bucket}/{ref.key} is gone, and a row has come to name it",
     )
 
 

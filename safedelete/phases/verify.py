@@ -19,7 +19,7 @@ from safedelete.errors import StoreError, UnfitKeysError
 from safedelete.phases.below import MOST_BELOW, left_below
 from safedelete.phases.parts import ObjectPart, Part, Progress, RowPart, Stop
 from safedelete.phases.record import record
-from safedelete.phases.verdicts import lost_to_a_row, proven
+from safedelete.phases.verdicts import proven, taken
 from safedelete.ports import Lease, Ledger, ObjectStore, Presence, StoredBatch
 
 log = structlog.get_logger("safedelete.verify")
@@ -135,11 +135,14 @@ def _residue(stored: StoredBatch, part: Part) -> dict[int, ItemOutcome]:
         named = frozenset(part.references.named(_refs(objects)))
         # What a row names and is there was uploaded again; what it names and is not was named in the very moment it went.
         seen = part.target.store.presence(list(named)) if named else {}
-        lost = {
-            i: lost_to_a_row(ref)
+        asked = {
+            ref: i
             for i, (ref,) in objects.items()
             if i not in stored.outcomes and seen.get(ref) is Presence.ABSENT
         }
+        known = {**dict.fromkeys(_refs(objects), Presence.ABSENT), **seen}
+        said = taken(list(asked), stored.items.objects, known, part.target.store)
+        lost = {asked[ref]: outcome for ref, outcome in said.items() if outcome.state is not Outcome.GONE}
         return _objects_left(objects, {ref: p for ref, p in left.items() if ref not in named}) | lost
     assert isinstance(stored.items, RowBatch)
     rows = stored.items.rows
@@ -252,9 +255,8 @@ def _look(
         named = (
             frozenset(part.references.named(gone)) if part.references is not None and gone else frozenset()
         )
-        return {
-            i: lost_to_a_row(objects[i]) if objects[i] in named else answer[there[objects[i]]] for i in places
-        }
+        said = taken(list(named), objects, there, part.target.store) if named else {}
+        return {i: said.get(objects[i], answer[there[objects[i]]]) for i in places}
     assert isinstance(stored.items, RowBatch)
     rows = {i: stored.items.rows[i] for i in places}
     transaction = part.target.begin(as_of)

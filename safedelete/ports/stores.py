@@ -194,6 +194,9 @@ class ObjectStore(Protocol):
     def presence(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Ask for each object (HEAD). Reads only."""
 
+    def shown(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Ask of each key whether there is an object to be read now, whatever version of it was sealed. Reads only."""
+
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Return those that are not known to be absent, by listing or by HEAD, whichever is cheaper. Reads only.
 

@@ -25,7 +25,7 @@ from safedelete.ports import Proof, Verdict
 from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection
 from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
-from safedelete.s3.keys import parent, refusal
+from safedelete.s3.keys import Lane, lane, parent, refusal
 from safedelete.s3.listing import list_objects
 from safedelete.s3.remedy import remedy_for
 from safedelete.s3.versioning import BucketState, check_mode, read_bucket
@@ -161,12 +161,14 @@ class S3Prober:
         way = way_of(state, mode, knows_etags=bool(prefixes) or any(ref.etag for ref in refs))
         actions = actions_of(way)
         # By the client that repeats what was not answered: asking twice for what is not there harms nothing.
-        together = probe_together(self._connection.reader, bucket, groups, way)
+        # A folder that XML cannot say is deleted from by DeleteObject alone, and would spoil the answer for all others.
+        in_batches = [group for group in groups if lane(group.sibling) is Lane.BATCH]
+        together = probe_together(self._connection.reader, bucket, in_batches, way) if in_batches else {}
         alone = self._alone(bucket, groups, way)
         verdicts: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
         markers = [a.marker for a in (*together.values(), *alone.values()) if a.marker]
         for group in groups:
-            verdict, said = both(together[group], alone[group])
+            verdict, said = both(together.get(group, alone[group]), alone[group])
             verdicts[verdict].setdefault(group.folder, said)
         subject = " and ".join(actions)
         for verdict in (Verdict.DENIED, Verdict.UNKNOWN):

@@ -104,6 +104,14 @@ class S3ObjectStore:
             seen |= {ref: sight.presence for ref, sight in self._versions(bucket, whole).items()}
         return seen
 
+    def shown(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Ask of each key for what is current (HEAD): what a marker hides is not there. Reads only."""
+        seen: dict[ObjectRef, Presence] = {}
+        for bucket, members in _by_bucket(refs).items():
+            sights = self._lookup.head(bucket, [(key, None) for key in dict.fromkeys(r.key for r in members)])
+            seen |= {ref: sights[ref.key, None].presence for ref in members}
+        return seen
+
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Return those not known to be absent, by listing or HEAD, whichever is cheaper. Reads only.
 

@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safedelete.testing.lab import Lab, LabClock
+    from safedelete.testing.dates import LabClock
+    from safedelete.testing.lab import Lab
     from safedelete.testing.promises import PROMISES
     from safedelete.testing.safe import PurgeUnsafeError, assert_purge_is_safe
     from safedelete.testing.scene import Scene
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Lab": "lab",
-    "LabClock": "lab",
+    "LabClock": "dates",
     "PROMISES": "promises",
     "PurgeUnsafeError": "safe",
     "Scene": "scene",

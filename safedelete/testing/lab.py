@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from safedelete.core.findings import never_acceptable
@@ -41,45 +42,28 @@ from safedelete.runner import review
 from safedelete.runner.context import PurgeContext
 from safedelete.runner.report import Report
 from safedelete.sql.engine import Database
+from safedelete.testing.dates import Dated, LabClock
 from safedelete.testing.memory.clock import START
 from safedelete.testing.mortal import Mortal
-from safedelete.testing.scratch import by_column, make_tables, metadata_of, versioned
+from safedelete.testing.scratch import (
+    by_column,
+    columns_of,
+    left_out,
+    make_tables,
+    metadata_of,
+    url_of,
+    versioned,
+)
 from safedelete.testing.strict_s3 import StrictS3
 from safedelete.wiring.connect import buckets_of, context_of
-from safedelete.wiring.settings import Settings, SystemClock
+from safedelete.wiring.settings import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+    from safedelete.testing.scene import Scene
+
 ENVIRONMENT: Final = "lab"
-
-
-class LabClock(SystemClock):
-    """The clock of a lab: the date stands still until it is moved, and nothing waits.
-
-    Args:
-        now: The first instant, aware.
-    """
-
-    def __init__(self, now: datetime = START) -> None:
-        self.instant = now.astimezone(UTC)
-        self._slept = 0.0
-
-    def now(self) -> datetime:
-        """Return the date as it was set, aware, UTC."""
-        return self.instant
-
-    def uptime(self) -> float:
-        """Return seconds since boot, and what was slept: deadlines and leases go by it."""
-        return super().uptime() + self._slept
-
-    def sleep(self, seconds: float) -> None:
-        """Move the uptime; does not wait."""
-        self._slept += seconds
-
-    def advance(self, **parts: float) -> None:
-        """Move the date, by the parts of a timedelta: ``clock.advance(days=91)``."""
-        self.instant += timedelta(**parts)
 
 
 class Lab(Mortal):
@@ -101,8 +85,8 @@ class Lab(Mortal):
         clock: The date, for the test to move.
 
     Raises:
-        ConfigError: The database given has one of these tables already, or one of safedelete's own; or a table is in a
-            schema, and no database was given.
+        ConfigError: The database given has one of these tables already, or one of safedelete's own; a table is in a
+            schema, and no database was given; or a bucket is an access point.
 
     Example:
         >>> from examples.retention import Upload, uploads
@@ -127,7 +111,8 @@ class Lab(Mortal):
         super().__init__(StrictS3(now=self.clock.now, sleep=self.clock.sleep, record=False))
         self.declared = purges
         self.metadata = metadata_of(purges, metadata)
-        self._url = url
+        self._url = url_of(url)
+        self.left_out: Mapping[str, str] = {}
         self._folder = ""
         self._process: Database | None = None
         self._bound: dict[int, Purge] = {}
@@ -182,7 +167,14 @@ class Lab(Mortal):
 
     def _make(self) -> None:
         self._want_nothing()
-        make_tables(self._hand, self.metadata)
+        point = next((bucket for bucket in buckets_of(self.declared) if bucket.startswith("arn:")), None)
+        if point is not None:
+            raise ConfigError(
+                f"The lab's store has buckets, but no access points, and {point} is one. Nothing was deleted.",
+                hint="Declare the bucket by its name where tests load the job file: S3Prefix(os.environ['UPLOADS'], ...).",
+            )
+        self.left_out = left_out(self._hand, self.metadata)
+        make_tables(self._hand, self.metadata, self.left_out)
         for bucket in buckets_of(self.declared):
             self.store.create_bucket(bucket, versioned=bucket in versioned(self.declared))
         create(self._hand, lease.metadata)
@@ -217,15 +209,50 @@ class Lab(Mortal):
         """Insert a row.
 
         Args:
-            entity: A model or a table.
-            values: By column name.
+            entity: A model or a table, or one object of a model.
+            values: By column name, or by the model's attribute.
+
+        Raises:
+            ConfigError: A value is of no column, or the scratch database cannot have the table.
         """
+        if hasattr(entity, "__table__") and not isinstance(entity, type):
+            self.want([entity.__table__])
+            with Session(self._hand) as session, session.begin():
+                session.add(entity)
+            return
         table: Table = entity if isinstance(entity, Table) else entity.__table__
-        self.tell(insert(table).values(by_column(table, values)))
+        self.want([table])
+        self.tell(insert(table).values(by_column(table, columns_of(entity, values))))
+
+    def fill(self, scene: Scene) -> None:
+        """Empty the lab and put in what ``rows_around`` has made: its rows and objects, at its instant.
+
+        What happens to them during a run, ``scene.denied`` and ``scene.changes`` among it, is for the test to do.
+
+        Args:
+            scene: Made for a purge of this lab.
+        """
+        from safedelete.testing.scene import fill
+
+        if scene.subject is None:
+            raise ConfigError("This scene was made by hand, and no purge says which objects its rows name.")
+        fill(self, scene.subject, scene)
+
+    def want(self, tables: Iterable[Table]) -> None:
+        """Raise unless the scratch database has tables."""
+        for table in tables:
+            if table.fullname in self.left_out:
+                raise ConfigError(
+                    f"The lab's own database is SQLite, which cannot have {table.fullname}: {self.left_out[table.fullname]}. "
+                    "Nothing was deleted.",
+                    hint="Give it an empty database of the kind you use: url=, of a server of your CI's, or of "
+                    "safedelete.testing.servers.Postgres.",
+                )
 
     def rows(self, entity: Any) -> list[Mapping[str, Any]]:
-        """Return a table's rows, ordered by primary key."""
+        """Return a table's rows, ordered by primary key, each by column name."""
         table: Table = entity if isinstance(entity, Table) else entity.__table__
+        self.want([table])
         found = self.ask(select(table).order_by(*table.primary_key.columns), {})
         names = [column.name for column in table.columns]
         return [dict(zip(names, row, strict=True)) for row in found]
@@ -253,7 +280,9 @@ class Lab(Mortal):
         self.store.behave()
         self.store.program = self._request
         kept = [t for t in ledger_tables.metadata.sorted_tables if t is not ledger_tables.meta]
-        every = [t for metadata in self.metadata for t in metadata.sorted_tables]
+        every = [
+            t for metadata in self.metadata for t in metadata.sorted_tables if t.fullname not in self.left_out
+        ]
         with self._hand.begin() as connection:
             for table in (*reversed(every), *reversed(kept), lease.table):
                 connection.execute(delete(table))
@@ -302,7 +331,7 @@ class Lab(Mortal):
         )
         if self._process is None:
             # Kept for the next run: a database that is opened anew has to make up its statements anew.
-            self._process = database = _Dated(self.url, self.clock)
+            self._process = database = Dated(self.url, self.clock)
             self._watch(database.engine)
         opened = self._process, SqlLedger(self._process.engine, self._process.identity)
         mine = self.bound(purge)
@@ -318,7 +347,7 @@ class Lab(Mortal):
         """Run a purge once. Deletes, in the lab.
 
         Args:
-            purge: One of the lab's, or any other.
+            purge: One of the lab's, or any other of the same tables and buckets.
             approve: Approve the plan where the guard refuses it for what a person may accept: a lab has few rows, and no
                 history.
             between: Called after the plan was sealed and before it is executed.
@@ -359,18 +388,6 @@ class Lab(Mortal):
         process, self._process = self._process, None
         if process is not None:
             process.dispose()
-
-
-class _Dated(Database):
-    """A database of the lab's date: a server's own clock would be found to be months away from it."""
-
-    def __init__(self, url: str, clock: LabClock) -> None:
-        super().__init__(url)
-        self._clock = clock
-
-    def now(self) -> datetime:
-        """Return the lab's date."""
-        return self._clock.now()
 
 
 def _foreign_keys(connection: Any, _record: object) -> None:

@@ -46,7 +46,8 @@ def listed(draw: st.DrawFn, target: S3Prefix | S3Orphans, now: datetime) -> list
         found += [replace(some, key=target.prefix + n) for n in names if not unlike.fullmatch(n)][:1]
     if target.prefix:
         found.append(replace(some, key=f"{target.prefix.rstrip('/')}2/beside"))
-    return list({stored.key: stored for stored in found}.values())
+    # Where a pattern takes few names, the one that is long due comes first.
+    return list({stored.key: stored for stored in reversed(found)}.values())[::-1]
 
 
 def key_below(target: S3Prefix | S3Orphans | None, name: str) -> str:
@@ -57,7 +58,9 @@ def key_below(target: S3Prefix | S3Orphans | None, name: str) -> str:
     if pattern is None:
         return target.prefix + name
     plain = "".join(c for c in name if c.isalnum() or c in "-.") or "x"
-    parts = ["d" if part == "**" else part for part in pattern.split("/")]
+    # What else there is in a pattern may be the same for all names: each has a folder of its own then.
+    named = "*" in pattern.replace("**", "") or pattern.endswith("**")
+    parts = [("d" if named else f"d-{plain}") if part == "**" else part for part in pattern.split("/")]
     if pattern.endswith("**"):
         parts[-1] = plain
     text = re.sub(r"\[!?(\]?[^]]*)\]", _of_a_set, "/".join(parts))

@@ -13,7 +13,7 @@ from safedelete.declare import Rows, S3Orphans, S3Prefix
 from safedelete.declare.time import Cutoff
 from safedelete.testing.scene import Place, RowName, Scene, Snapshot, Subject, said
 from safedelete.testing.strict_s3 import Kept
-from safedelete.testing.values import cutoff_now, has_index, shown, times_of
+from safedelete.testing.values import cutoff_now, has_index, shown, times_of, zoned
 
 PROMISES: Final[Mapping[str, str]] = {
     "cutoff": "What is younger than its retention stays, and so does what has exactly that age.",
@@ -23,7 +23,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "objects-first": "No row goes before its objects.",
     "shared": "An object stays while a row that stays names it.",
     "recoverable": "What is to be hidden in a versioned bucket keeps every version.",
-    "cascade": "Rows of other tables go only where the test says that they may.",
+    "cascade": "Rows of other tables go, and rows that stay are changed, only where the test says that they may.",
     "runs": "The purge runs: nothing refuses it that no person may accept.",
     "converges": "The run after a crash, or after a denial was lifted, finishes what is due.",
     "idempotent": "A second run at the same instant changes nothing.",
@@ -62,6 +62,7 @@ class Night:
         altered: The rows changed after the plan.
         denied: The objects that the store refused to delete.
         also_deletes: Names of further tables that may lose rows.
+        also_changes: Names of tables of which rows that stay may be changed.
     """
 
     subject: Subject
@@ -72,6 +73,7 @@ class Night:
     altered: frozenset[RowName] = frozenset()
     denied: frozenset[Place] = frozenset()
     also_deletes: Collection[str] = ()
+    also_changes: Collection[str] = ()
     gone: frozenset[RowName] = field(init=False)
     lost: frozenset[Place] = field(init=False)
 
@@ -85,6 +87,7 @@ class Night:
             yield from self._row(row)
         for place in sorted(self.lost):
             yield from self._object(place)
+        yield from self._changed()
         for place, ids in sorted(self.before.hidden.items()):
             lost = set(ids) - set(self.after.hidden.get(place, ()))
             if lost:
@@ -135,6 +138,27 @@ class Night:
                     frozenset({place}),
                 )
 
+    def _changed(self) -> Iterator[Broken]:
+        """Yield the rows and objects that stay, and are no longer what they were."""
+        for row in sorted(frozenset(self.before.rows) & frozenset(self.after.rows), key=repr):
+            # What is due may be marked as such before it goes.
+            if row in self.due or row in self.scene.changes or row[0] in self.also_changes:
+                continue
+            was, now = self.before.rows[row], self.after.rows[row]
+            told = [
+                f"its {name} was {was[name]!r}, and is {now[name]!r}"
+                for name in was
+                if was[name] != now[name]
+            ]
+            if told:
+                yield Broken("cascade", f"{said(row)} stayed and was changed: {told[0]}", frozenset({row}))
+        for place in sorted(frozenset(self.before.objects) & frozenset(self.after.objects)):
+            if place in self.scene.overwritten or place[0] in self.subject.modes:
+                continue
+            if self.before.objects[place].etag != self.after.objects[place].etag:
+                what = f"{_at(place)} stayed, and what it held is gone: it was written anew"
+                yield Broken("planned", what, frozenset(self.before.namers(place)), frozenset({place}))
+
     def _object(self, place: Place) -> Iterator[Broken]:
         one = frozenset({place})
         owners = frozenset(self.before.namers(place))
@@ -159,7 +183,13 @@ class Night:
             )
 
     def _declared(self, row: RowName) -> Mapping[str, Any]:
-        return next((r.values for r in self.scene.rows if r.name == row), {})
+        made = next((r for r in self.scene.rows if r.name == row), None)
+        if made is None:
+            return {}
+        # What the database has worked out itself is nowhere but there.
+        there = self.before.rows.get(row, {})
+        worked_out = [c for c in made.table.columns if c.computed is not None and c.name in there]
+        return {**{c.name: zoned(c, there[c.name]) for c in worked_out}, **made.values}
 
 
 def young(target: Rows, values: Mapping[str, Any], now: datetime) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from sqlalchemy import MetaData
 
 from safedelete.core.outcome import Outcome
@@ -17,11 +15,13 @@ from safedelete.declare import Purge, Rows
 from safedelete.errors import ConfigError, ExitCode, SafeDeleteError, StoreError
 from safedelete.runner.items import items_of
 from safedelete.runner.report import Report
+from safedelete.testing.asked import check_columns, check_examples, check_names, check_purges, check_words
 from safedelete.testing.lab import Lab
 from safedelete.testing.memory.watch import Killed
 from safedelete.testing.promises import PROMISES, Broken, Night, listing, unindexed
 from safedelete.testing.promises import owed as owed_objects
 from safedelete.testing.scene import (
+    Naming,
     Place,
     RowName,
     Scene,
@@ -31,11 +31,13 @@ from safedelete.testing.scene import (
     due,
     fill,
     look,
+    name_of,
+    named_by,
     said,
     subject_of,
 )
 from safedelete.testing.smallest import Shown, smallest
-from safedelete.testing.strategies import Columns, instants_of, scenes
+from safedelete.testing.strategies import Columns, made_up
 
 Through: TypeAlias = Callable[[Lab], object]
 """Runs a purge once, in a lab, in a way of its own."""
@@ -72,6 +74,7 @@ def assert_purge_is_safe(
     beside: Sequence[Purge] = (),
     names: Mapping[str, Sequence[Any]] | None = None,
     also_deletes: Collection[str] = (),
+    also_changes: Collection[str] = (),
     columns: Columns | None = None,
     accept: Collection[str] = (),
     metadata: MetaData | Sequence[MetaData] | None = None,
@@ -92,6 +95,7 @@ def assert_purge_is_safe(
         beside: The other purges of the job file.
         names: Further columns by which rows name objects, by bucket.
         also_deletes: Names of tables whose rows may go along, by ON DELETE CASCADE.
+        also_changes: Names of tables whose rows may stay and be changed, by ON DELETE SET NULL or a trigger.
         columns: What may stand in a column, by the column, where the type alone does not tell.
         accept: Promises that this purge need not keep, by name. Each is one of :data:`safedelete.testing.PROMISES`.
         metadata: Whose tables there are; those of the purges' tables, unless given.
@@ -102,15 +106,20 @@ def assert_purge_is_safe(
 
     Raises:
         PurgeUnsafeError: A promise is broken; says which, and shows the smallest data that was found to show it.
-        ConfigError: No data could be made up, a target had nothing due in any example, ``through`` could not be killed, or
-            ``accept`` names no promise.
+        ConfigError: No data could be made up, a target or a kind of its objects had nothing due in any example, ``through``
+            could not be killed, or an argument names what is not there.
     """
-    unknown = sorted(set(accept) - set(PROMISES))
-    if unknown:
-        raise ConfigError(f"accept={unknown[0]!r} is no promise.", hint=f"There are {', '.join(PROMISES)}.")
+    check_purges(purge, beside)
+    check_names(names)
     subject = subject_of(purge, beside, names, metadata)
+    check_words(subject, accept=accept, also_deletes=also_deletes, also_changes=also_changes)
+    check_examples(examples)
+    check_columns(subject, columns or {})
     with Lab(purge, *beside, metadata=subject.metadata, url=url) as lab:
-        trial = _Trial(lab, subject, frozenset(also_deletes), frozenset(accept), through)
+        lab.want(subject.tables)
+        trial = _Trial(
+            lab, subject, frozenset(also_deletes), frozenset(also_changes), frozenset(accept), through
+        )
         for broken in unindexed(subject):
             trial.hold(broken, None, "As it is declared")
         for scene, moment in made_up(subject, columns or {}, examples):
@@ -120,31 +129,6 @@ def assert_purge_is_safe(
         trial.want_due()
 
 
-def made_up(subject: Subject, columns: Columns, examples: int) -> list[tuple[Scene, float]]:
-    """Return scenes, each at the next instant of those there are to try, and a number from 0 to 1 with each.
-
-    They are made before any is tried: what a purge does with one has no part in what the next is.
-    """
-    found: list[tuple[Scene, float]] = []
-    turns = instants_of(subject)
-    quiet = settings(
-        max_examples=examples,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
-
-    @quiet
-    @given(st.data(), st.floats(0, 1))
-    def each(data: st.DataObject, moment: float) -> None:
-        found.append((data.draw(scenes(subject, columns, turns[len(found) % len(turns)])), moment))
-
-    each()
-    return found
-
-
 @dataclass
 class _Trial:
     """One purge in one lab, with what a person has accepted."""
@@ -152,11 +136,13 @@ class _Trial:
     lab: Lab
     subject: Subject
     also_deletes: frozenset[str]
+    also_changes: frozenset[str]
     accept: frozenset[str]
     through: Through | None
     writes: int = field(default=1, init=False)
     error: str = field(default="", init=False)
     was_due: set[str] = field(default_factory=set, init=False)
+    was_named: set[Naming] = field(default_factory=set, init=False)
 
     # --- what happens to a scene; each yields what is broken, as soon as it is ---
 
@@ -186,7 +172,7 @@ class _Trial:
         after = look(self.lab, self.subject)
         named = {row: places | after.named.get(row, frozenset()) for row, places in before.named.items()}
         seen = replace(before, named=named)
-        night = Night(self.subject, scene, seen, after, owed, frozenset(altered), denied, self.also_deletes)
+        night = replace(self._seen(scene, seen, after, owed), altered=frozenset(altered), denied=denied)
         yield from _all("After the first night", night)
         for bucket in {bucket for bucket, _ in denied}:
             self.lab.store.lift(bucket)
@@ -223,7 +209,7 @@ class _Trial:
                 break
             # It wrote less than in the first night, and was through before it could be killed.
             self.writes = writes
-        dead = Night(self.subject, scene, before, after, owed, also_deletes=self.also_deletes)
+        dead = self._seen(scene, before, after, owed)
         # A row whose transaction was taken back has lost its objects, and the next run must find that out.
         yield from _all(moment, dead)
         if not died:
@@ -251,13 +237,15 @@ class _Trial:
             scene,
             rows=tuple(replace(r, values={**r.values, **changes.get(r.name, {})}) for r in scene.rows),
         )
-        night = Night(self.subject, current, before, after, owed, also_deletes=self.also_deletes)
+        night = self._seen(current, before, after, owed)
         yield from (("The night after", broken) for broken in night.broken())
         whole = self.subject.purge.per_run is None
         if whole and (left or listed):
             names = [said(name) for name in sorted(left, key=repr)]
             names += [f"s3://{bucket}/{key!r}" for bucket, key in sorted(listed)]
             what = f"{', '.join(names)} is due and still there"
+            # Of a job of somebody else's that is the reason, more often than not.
+            what += f"; it ended with {self.error}" if self.error else ""
             yield "The night after", Broken("converges", what, left, listed)
         if self.error:
             yield "The night after", Broken("converges", f"it ended with {self.error}", left)
@@ -281,10 +269,24 @@ class _Trial:
 
     # --- how a night is run ---
 
+    def _seen(self, scene: Scene, before: Snapshot, after: Snapshot, owed: frozenset[RowName]) -> Night:
+        return Night(
+            self.subject,
+            scene,
+            before,
+            after,
+            owed,
+            also_deletes=self.also_deletes,
+            also_changes=self.also_changes,
+        )
+
     def _begin(self, scene: Scene) -> tuple[Snapshot, frozenset[RowName]]:
         fill(self.lab, self.subject, scene)
         before, owed = look(self.lab, self.subject), self._due()
         self.was_due |= {table for table, _ in owed}
+        for naming in self.subject.owned:
+            if naming not in self.was_named and any(before.named.get(row) for row in owed):
+                self.was_named |= {naming} if named_by(self.lab, naming).keys() & owed else set()
         for target in self.subject.listed:
             if any(listing(target, place, before, scene.now) == "" for place in before.objects):
                 self.was_due.add(target.name)
@@ -320,13 +322,14 @@ class _Trial:
         runs = [report for report in reports if report.run is not None and report.total.blocked]
         if not runs:
             return frozenset()
+        tables = {target.name: target.table for target in self.subject.rows}
         with self.lab.context(self.subject.purge) as ctx:
             return frozenset(
-                (item.target, tuple(item.key))
+                name_of(tables[item.target], item.key)
                 for report in runs
                 for stored in ctx.ledger.batches(str(report.run))
                 for item in items_of(report.plan, stored)
-                if item.outcome == Outcome.BLOCKED.value
+                if item.target in tables and item.outcome == Outcome.BLOCKED.value
             )
 
     # --- what becomes of what is broken ---
@@ -363,6 +366,13 @@ class _Trial:
                     f"{self.subject.purge.name}: no made-up {thing} {target.name}, so nothing was shown.",
                     hint="Say what its conditions ask for: columns={Model.state: st.sampled_from(['done', 'new'])} for a "
                     "column, names={bucket: [Model.key]} for further rows that name objects; or look at more examples=.",
+                )
+        for naming in self.subject.owned:
+            if naming not in self.was_named:
+                raise ConfigError(
+                    f"{self.subject.purge.name}: no made-up row of {naming.table.fullname} that is due names an object by "
+                    f"{naming.column}, so nothing was shown about those.",
+                    hint="Say what its columns may hold: columns={Model.key: st.sampled_from(['a/1.jpg', 'a/2.jpg'])}.",
                 )
 
 

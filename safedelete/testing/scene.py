@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,6 +20,7 @@ from safedelete.errors import ConfigError
 from safedelete.testing.lab import Lab
 from safedelete.testing.scratch import by_column, metadata_of
 from safedelete.testing.strict_s3 import Kept
+from safedelete.testing.values import comparable, zoned
 
 ANCIENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -26,6 +29,12 @@ RowName: TypeAlias = tuple[str, tuple[Any, ...]]
 
 Place: TypeAlias = tuple[str, str]
 """An object: bucket and key."""
+
+
+def name_of(table: Table, key: Iterable[Any]) -> RowName:
+    """Return a row's name, the same one whether it is as it was made up or as the database gives it."""
+    columns = table.primary_key.columns
+    return table.fullname, tuple(zoned(c, part) for c, part in zip(columns, key, strict=True))
 
 
 class Naming(NamedTuple):
@@ -47,7 +56,7 @@ class Row:
     @property
     def name(self) -> RowName:
         """Which row it is."""
-        return self.table.fullname, tuple(self.values[c.name] for c in self.table.primary_key.columns)
+        return name_of(self.table, [self.values.get(c.name) for c in self.table.primary_key.columns])
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Scene:
         denied: Rows of which the store refuses to delete an object, in the first night.
         changes: New values of rows, written between plan and execution of the first night.
         overwritten: Objects that are written anew in between.
+        subject: What it was made for.
     """
 
     now: datetime
@@ -88,6 +98,7 @@ class Scene:
     denied: frozenset[RowName] = frozenset()
     changes: Mapping[RowName, Mapping[str, Any]] = field(default_factory=dict)
     overwritten: frozenset[Place] = frozenset()
+    subject: Subject | None = None
 
     def with_rows(self, kept: Iterable[Row]) -> Scene:
         """Return it with these rows only, and what is about them."""
@@ -140,6 +151,11 @@ class Scene:
 
     __repr__ = __str__
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Let Hypothesis show it as it shows itself, not field by field."""
+        write = printer.text
+        write(str(self))
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -190,6 +206,18 @@ class Subject:
         for bucket, columns in self.names.items():
             found += [Naming(_table_of(c), bucket, c) for c in map(element, columns)]
         return tuple({(n.table.fullname, n.bucket, str(n.column)): n for n in found}.values())
+
+    @cached_property
+    def owning(self) -> tuple[str, ...]:
+        """The buckets in which rows of the purge own objects."""
+        return tuple(dict.fromkeys(keys.bucket for rows in self.rows for keys in rows.owns))
+
+    @cached_property
+    def owned(self) -> tuple[Naming, ...]:
+        """The columns by which rows of the purge name the objects that go with them."""
+        mine = {(rows.table, keys.bucket) for rows in self.rows for keys in rows.owns}
+        by = {str(c) for rows in self.rows for keys in rows.owns for c in (*keys.columns, keys.prefix)}
+        return tuple(n for n in self.namings if (n.table, n.bucket) in mine and str(n.column) in by)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
@@ -246,15 +274,25 @@ def fill(lab: Lab, subject: Subject, scene: Scene) -> None:
         except (IntegrityError, StatementError) as error:
             raise ConfigError(
                 f"The made-up row {dict(row.values)!r} does not fit into {row.table.fullname}: {error.__cause__ or error}.",
-                hint="Say what may stand in the column: columns={Model.column: strategy}.",
+                hint=_hint(row.table, str(error.__cause__ or error)),
             ) from error
     for naming in subject.namings:
-        for bucket, key in dict.fromkeys(_named(lab, naming).values()):
+        for bucket, key in dict.fromkeys(named_by(lab, naming).values()):
             # As old as can be, so that no sweep spares one for its age alone.
             named = f"{key.rstrip('/')}/in it" if naming.whole_prefix else key
             _put(lab, subject, Stored(bucket, named, ANCIENT))
     for stored in scene.objects:
         _put(lab, subject, stored)
+
+
+def _hint(table: Table, why: str) -> str:
+    """Return what to do about a row that does not fit: the columns that the database speaks of, or else any."""
+    words = set(re.findall(r"\w+", why))
+    named = [column.name for column in table.columns if column.name in words] or ["column"]
+    said = "; ".join(
+        f"columns={{{table.name}.c.{name}: strategy}}, or the model's attribute" for name in named[:2]
+    )
+    return f"Say what may stand there: {said}."
 
 
 def _put(lab: Lab, subject: Subject, stored: Stored) -> None:
@@ -275,14 +313,15 @@ def look(lab: Lab, subject: Subject) -> Snapshot:
     rows: dict[RowName, Mapping[str, Any]] = {}
     for table in subject.tables:
         for values in lab.rows(table):
-            rows[table.fullname, tuple(values[c.name] for c in table.primary_key.columns)] = values
+            name = name_of(table, (values[c.name] for c in table.primary_key.columns))
+            rows[name] = {column: comparable(value) for column, value in values.items()}
     modes = subject.modes
     objects = lab.store.contents(hidden=[bucket for bucket, mode in modes.items() if mode == "purge"])
     hidden = {place: ids for place, ids in lab.store.history().items() if modes.get(place[0]) == "marker"}
     named: dict[RowName, set[Place]] = {}
     prefixes: dict[RowName, set[Place]] = {}
     for naming in subject.namings:
-        for row, (bucket, key) in _named(lab, naming).items():
+        for row, (bucket, key) in named_by(lab, naming).items():
             if not naming.whole_prefix:
                 named.setdefault(row, set()).add((bucket, key))
                 continue
@@ -299,7 +338,7 @@ def due(lab: Lab, rows: Rows) -> frozenset[RowName]:
     """Return the rows that a target's predicate matches now, by a SELECT of our own. Reads only."""
     statement = select(*rows.table.primary_key.columns).where(rows.predicate)
     values = resolve(rows.age_tests, lab.clock.now())
-    return frozenset((rows.name, tuple(key)) for key in lab.ask(statement, values))
+    return frozenset(name_of(rows.table, key) for key in lab.ask(statement, values))
 
 
 def change(lab: Lab, subject: Subject, scene: Scene) -> None:
@@ -308,9 +347,11 @@ def change(lab: Lab, subject: Subject, scene: Scene) -> None:
     for (name, pk), values in scene.changes.items():
         table = tables[name]
         chosen = [c == part for c, part in zip(table.primary_key.columns, pk, strict=True)]
-        lab.tell(update(table).where(*chosen).values(by_column(table, values)))
+        # What the table does not take, no application could have written either.
+        with suppress(IntegrityError):
+            lab.tell(update(table).where(*chosen).values(by_column(table, values)))
         for naming in subject.namings:
-            place = _named(lab, naming).get((name, pk))
+            place = named_by(lab, naming).get((name, pk))
             if naming.table is table and place is not None and place not in lab.store.contents():
                 lab.store.put(*place, b"x")
     for bucket, key in scene.overwritten:
@@ -323,11 +364,12 @@ def said(name: RowName) -> str:
     return f"{table} {key[0]!r}" if len(key) == 1 else f"{table} {key!r}"
 
 
-def _named(lab: Lab, naming: Naming) -> dict[RowName, Place]:
+def named_by(lab: Lab, naming: Naming) -> dict[RowName, Place]:
+    """Return what rows name by one column; of a prefix, the prefix. Reads only."""
     keys = naming.table.primary_key.columns
     statement = select(*keys, naming.column.label("named")).where(naming.column.is_not(None))
     return {
-        (naming.table.fullname, tuple(found[:-1])): (naming.bucket, str(found[-1]))
+        name_of(naming.table, found[:-1]): (naming.bucket, str(found[-1]))
         for found in lab.ask(statement, {})
         if found[-1]
     }

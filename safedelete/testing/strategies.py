@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, ForeignKeyConstraint, MetaData, String, Table
-from sqlalchemy.sql import visitors
+from sqlalchemy import Column, ForeignKeyConstraint, MetaData, Table, types
 
-from safedelete.declare import Purge, S3Orphans, S3Prefix
+from safedelete.declare import Purge
 from safedelete.errors import ConfigError
-from safedelete.testing.listed import key_below, listed
-from safedelete.testing.scene import Naming, Row, RowName, Scene, Subject, element, subject_of
+from safedelete.testing.asked import check_columns, check_names
+from safedelete.testing.changes import changes_of, denied_of
+from safedelete.testing.documents import Path, document
+from safedelete.testing.fitting import fitted
+from safedelete.testing.keys import Keys
+from safedelete.testing.listed import listed
+from safedelete.testing.scene import ANCIENT, Row, Scene, Stored, Subject, element, subject_of
 from safedelete.testing.servers.faults import LIES, Answer, Fault, Honest, Request
 from safedelete.testing.values import (
-    ODD,
     around,
+    bare,
     by_type,
-    constants,
+    compared,
     cutoff_now,
     instants,
     is_unique,
@@ -31,6 +36,12 @@ from safedelete.testing.values import (
 
 _ETAG = hashlib.md5(b"x", usedforsecurity=False).hexdigest()
 """That of an object which a row names: each holds one byte."""
+
+_NOBODYS = "a.jpg.bak"
+"""The key of an object that no row names, in each bucket in which rows own some."""
+
+_ATTEMPTS = 12
+"""Rows that may be made for one for which unique columns leave room."""
 
 _CROWD = 24
 """Rows of a table that a foreign key names no two of: as many as any table has around two ages."""
@@ -58,8 +69,14 @@ def faults(*names: str) -> st.SearchStrategy[list[NamedFault | None]]:
 
     Args:
         names: Of :data:`safedelete.testing.servers.faults.LIES`; all of them but the time-out, unless given.
+
+    Raises:
+        ConfigError: A name is none of these.
     """
     chosen = names or tuple(name for name in LIES if name != "timeout")
+    strange = next((name for name in chosen if name not in LIES), None)
+    if strange is not None:
+        raise ConfigError(f"There is no fault {strange!r}.", hint=f"There are {', '.join(map(repr, LIES))}.")
     known: list[NamedFault | None] = [None, *(NamedFault(name, LIES[name]) for name in chosen)]
     return st.lists(st.sampled_from(known), max_size=6)
 
@@ -87,7 +104,10 @@ def rows_around(
         columns: What may stand in a column, by the column: where the type alone does not tell.
         metadata: Whose tables there are; those of the purges' tables, unless given.
     """
-    return scenes(subject_of(purge, beside, names, metadata), columns or {})
+    check_names(names)
+    subject = subject_of(purge, beside, names, metadata)
+    check_columns(subject, columns or {})
+    return scenes(subject, columns or {})
 
 
 def scenes(subject: Subject, columns: Columns, now: datetime | None = None) -> st.SearchStrategy[Scene]:
@@ -103,7 +123,8 @@ def scenes(subject: Subject, columns: Columns, now: datetime | None = None) -> s
         maker = _Maker(draw, subject, given, now)
         rows = [row for table in subject.tables for row in maker.rows(table)]
         objects = tuple(o for target in subject.listed for o in listed(draw, target, now))
-        denied = _denied(draw, subject, rows)
+        objects += tuple(Stored(bucket, _NOBODYS, ANCIENT) for bucket in subject.owning)
+        denied = denied_of(draw, subject, rows)
         # Not the same ones: a row that was changed is kept for that already.
         spared = [row for row in rows if row.name not in denied]
         return Scene(
@@ -111,13 +132,39 @@ def scenes(subject: Subject, columns: Columns, now: datetime | None = None) -> s
             tuple(rows),
             objects,
             denied,
-            _changes(draw, subject, spared, now),
+            changes_of(draw, subject, spared, now),
             frozenset(draw(st.sets(st.sampled_from([(o.bucket, o.key) for o in objects]), max_size=1)))
             if objects
             else frozenset(),
+            subject,
         )
 
     return scene()
+
+
+def made_up(subject: Subject, columns: Columns, examples: int) -> list[tuple[Scene, float]]:
+    """Return scenes, each at the next instant of those there are to try, and a number from 0 to 1 with each.
+
+    They are made before any is tried: what a purge does with one has no part in what the next is.
+    """
+    found: list[tuple[Scene, float]] = []
+    turns = instants_of(subject)
+    quiet = settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+    @quiet
+    @given(st.data(), st.floats(0, 1))
+    def each(data: st.DataObject, moment: float) -> None:
+        found.append((data.draw(scenes(subject, columns, turns[len(found) % len(turns)])), moment))
+
+    each()
+    return found
 
 
 def instants_of(subject: Subject) -> list[datetime]:
@@ -135,13 +182,8 @@ class _Maker:
         self._now = now
         self._made: dict[Table, list[dict[str, Any]]] = {}
         self._targets = {rows.table: rows for rows in subject.rows}
-        self._keys = {c for naming in subject.namings for c in _columns_of(naming)}
-        self._listed: dict[Column[Any], list[S3Prefix | S3Orphans]] = {}
-        for naming in subject.namings:
-            for column in _columns_of(naming):
-                self._listed.setdefault(column, []).extend(
-                    t for t in subject.listed if t.bucket == naming.bucket
-                )
+        self._keys = Keys(subject, self._made)
+        self._likely = {t: compared(rows.predicates) for t, rows in self._targets.items()}
         self._described = {
             column: value
             for rows in subject.rows
@@ -168,10 +210,10 @@ class _Maker:
             wanted = [{}] * self._draw(st.integers(1, 3))
         lost: list[dict[str, Any]] = []
         for tie in wanted:
-            for _ in range(3):
-                values = self._row(table, len(made) + 1, times)
-                if values is not None and not self._twice(table, values | tie):
-                    made.append(values | tie)
+            for attempt in range(_ATTEMPTS):
+                values = self._row(table, len(made) + 1, times, tie, attempt)
+                if values is not None and not self._twice(table, values):
+                    made.append(values)
                     break
             else:
                 lost.append(tie)
@@ -204,7 +246,8 @@ class _Maker:
 
     def _ages(self, table: Table) -> list[Column[Any]]:
         names = {t.cutoff.column for t in self._targets[table].age_tests}
-        return [c for c in table.columns if c.key in names or c.name in names]
+        # One that the database works out cannot be told what to be.
+        return [c for c in table.columns if (c.key in names or c.name in names) and c.computed is None]
 
     def _telling_apart(self, table: Table) -> list[Column[Any]]:
         """Return the columns whose value is their row's number, since only together with others they are unique."""
@@ -213,7 +256,12 @@ class _Maker:
         for columns in together(table):
             if any(is_unique(c) or c in found for c in columns):
                 continue
-            free = [c for c in columns if not c.foreign_keys and c not in self._given and c not in times]
+            # Keys are to be shared where they can be.
+            free = [
+                c
+                for c in columns
+                if not (c.foreign_keys or c in self._given or c in times or self._keys.is_key(c))
+            ]
             found += [c for c in free if takes_number(c)][-1:]
         return found
 
@@ -236,7 +284,7 @@ class _Maker:
         # Of an expression nobody can say which columns it goes by: any that holds what it is compared with.
         unknown = [cutoff for cutoff in cutoffs if cutoff.column not in known]
         found: dict[Column[Any], list[Any]] = {}
-        for column in [*chosen, *(c for c in times_of(table) if c not in chosen)]:
+        for column in [*chosen, *(c for c in times_of(table) if c not in chosen and c.computed is None)]:
             mine = [c for c in cutoffs if c.column in (column.key, column.name)]
             now = cutoff_now(column)
             mine = mine or [c for c in unknown if c.shape == now.shape] or [now]
@@ -246,7 +294,12 @@ class _Maker:
         return found
 
     def _row(
-        self, table: Table, number: int, times: Mapping[Column[Any], list[Any]]
+        self,
+        table: Table,
+        number: int,
+        times: Mapping[Column[Any], list[Any]],
+        tie: Mapping[str, Any],
+        attempt: int,
     ) -> dict[str, Any] | None:
         values: dict[str, Any] = {}
         for key in sorted(table.foreign_key_constraints, key=lambda fk: str(fk.column_keys)):
@@ -254,7 +307,8 @@ class _Maker:
             if referred is None:
                 return None
             values |= referred
-        likely = constants(self._targets[table].predicates) if table in self._targets else {}
+        fixed = {*values, *tie, *(c.name for c in (*self._given, *self._described) if c.table is table)}
+        likely = self._likely.get(table, {})
         for column in table.columns:
             if column in self._given:
                 values[column.name] = self._draw(self._given[column])
@@ -264,41 +318,27 @@ class _Maker:
                 values[column.name] = self._described[column]
             elif column in times:
                 values[column.name] = self._draw(st.sampled_from([times[column][0], *times[column]]))
-            elif column in self._keys and isinstance(column.type, String):
-                values[column.name] = self._draw(self._key(column, number))
+            elif self._keys.is_key(column):
+                values[column.name] = self._draw(self._keys.strategy(column, number, attempt=attempt))
+            elif isinstance(bare(column.type), types.JSON):
+                values[column.name] = self._document(column, number)
             else:
                 apart = column in self._numbered
-                values[column.name] = self._draw(
-                    by_type(column, number, likely.get(column.name, ()), numbered=apart)
-                )
-        return values
+                alike = likely.get((column, ()), ())
+                values[column.name] = self._draw(by_type(column, number, alike, numbered=apart))
+        return fitted(table, {**values, **tie}, fixed, lambda rows: self._draw(st.sampled_from(rows)))
 
-    def _key(self, column: Column[Any], number: int) -> st.SearchStrategy[Any]:
-        # Where a target lists, so that it is seen what becomes of an object that a row names; a sweep wants them all there.
-        places = self._listed.get(column, [])
-        sweeps = [t for t in places if isinstance(t, S3Orphans)]
-        place_of: list[S3Prefix | S3Orphans | None] = [*sweeps] or [*places, *places, None]
-        beneath = place_of[(number - 1) % len(place_of)]
-        most = getattr(column.type, "length", None) or 1000
-        unique = is_unique(column) or column in self._numbered
-        # Five in turn, so that already the plainest scene has rows that share: due ones with ones that are not, and a row of
-        # another table with one that is due.
-        # Of a row's several columns none begins as another does: it owns as many objects.
-        mine = [c for c in column.table.columns if c in self._keys]
-        place = (number + mine.index(column) - (column.table not in self._targets)) % 5
-        texts = [
-            key_below(beneath, f"{number}-{odd}" if unique else odd) for odd in (*ODD[place:], *ODD[:place])
-        ]
-        longer = self._longer(column) if unique and number % 3 == 0 else None
-        if longer is not None and len(longer) <= most:
-            texts = [longer]
-        chosen = st.sampled_from([text[:most] for text in texts])
-        return st.one_of(chosen, st.none()) if column.nullable else chosen
-
-    def _longer(self, column: Column[Any]) -> str | None:
-        """Return an earlier row's key and a little more: who deletes whatever begins with a key takes that, too."""
-        earlier = self._made[column.table][-2:-1]
-        return f"{earlier[0][column.name]}2" if earlier and earlier[0][column.name] else None
+    def _document(self, column: Column[Any], number: int) -> Any:
+        """Return a document that holds what the purge reads of it."""
+        held: dict[Path, Any] = {}
+        for (other, path), alike in self._likely.get(column.table, {}).items():
+            if other is column and path:
+                # As with columns: every third row first as it does not match.
+                choices = [None, *alike] if number % 3 == 2 else [*alike, None]
+                held[path] = self._draw(st.sampled_from(choices))
+        for path in self._keys.paths(column):
+            held[path] = self._draw(self._keys.strategy(column, number, path=path))
+        return document(held)
 
     def _referred(self, table: Table, key: ForeignKeyConstraint, number: int) -> dict[str, Any] | None:
         pairs = [(element.parent, element.column) for element in key.elements]
@@ -322,45 +362,9 @@ class _Maker:
 
     def _twice(self, table: Table, values: Mapping[str, Any]) -> bool:
         for columns in together(table):
-            mine = [values[c.name] for c in columns]
-            if None not in mine and any(mine == [row[c.name] for c in columns] for row in self._made[table]):
+            mine = [values.get(c.name) for c in columns]
+            if None not in mine and any(
+                mine == [row.get(c.name) for c in columns] for row in self._made[table]
+            ):
                 return True
         return False
-
-
-def _denied(draw: st.DrawFn, subject: Subject, rows: Sequence[Row]) -> frozenset[RowName]:
-    owners = {target.table for target in subject.rows if target.owns}
-    mine = [row.name for table in owners for row in _likely_due(rows, table)]
-    return frozenset(draw(st.sets(st.sampled_from(mine), min_size=1, max_size=2))) if mine else frozenset()
-
-
-def _changes(
-    draw: st.DrawFn, subject: Subject, rows: Sequence[Row], now: datetime
-) -> dict[RowName, dict[str, Any]]:
-    found: dict[RowName, dict[str, Any]] = {}
-    for target in subject.rows:
-        ways: list[Callable[[Row], dict[str, Any]]] = []
-        for test in target.age_tests:
-            column = next((c for c in target.table.columns if test.cutoff.column in (c.key, c.name)), None)
-            if column is not None:
-                young = around(test.cutoff, now)[-1]
-                ways.append(lambda _row, name=column.name, value=young: {name: value})  # type: ignore[misc]
-        renamed = [key.name for keys in target.owns for key in keys.columns if isinstance(key, Column)]
-        ways += [lambda row, name=name: {name: f"renamed-{row.name[1][0]}"} for name in renamed]  # type: ignore[misc]
-        mine = _likely_due(rows, target.table)
-        if mine and ways:
-            for row in draw(
-                st.lists(st.sampled_from(mine), unique_by=lambda r: r.name, min_size=1, max_size=2)
-            ):
-                found[row.name] = draw(st.sampled_from(ways))(row)
-    return found
-
-
-def _likely_due(rows: Sequence[Row], table: Table) -> list[Row]:
-    """Return the rows that were made with a time before the cutoff: the first two and the last two."""
-    mine = [row for row in rows if row.table is table]
-    return list({row.name: row for row in (*mine[:2], *mine[-2:])}.values())
-
-
-def _columns_of(naming: Naming) -> list[Column[Any]]:
-    return [c for c in visitors.iterate(naming.column) if isinstance(c, Column)]

@@ -16,6 +16,7 @@ from sqlalchemy.sql.elements import BindParameter, False_, Null, True_, UnaryExp
 
 from safedelete.declare.time import Cutoff
 from safedelete.errors import ConfigError
+from safedelete.testing.documents import Read, read_by, takes_out
 
 FAR: Final = timedelta(days=400)
 ODD: Final = (
@@ -112,12 +113,12 @@ def changes(zone: ZoneInfo) -> list[datetime]:
 
 def times_of(table: Table) -> list[Column[Any]]:
     """Return the columns of a table that hold a time."""
-    return [c for c in table.columns if isinstance(_bare(c.type), (types.DateTime, types.Date))]
+    return [c for c in table.columns if isinstance(bare(c.type), (types.DateTime, types.Date))]
 
 
 def cutoff_now(column: Column[Any]) -> Cutoff:
     """Return the cutoff that a time column has when nothing says how old a row must be: now."""
-    kind = _bare(column.type)
+    kind = bare(column.type)
     shape = "date" if not isinstance(kind, types.DateTime) else "aware" if kind.timezone else "naive"
     return Cutoff(column.name, timedelta(0), shape)  # type: ignore[arg-type]  # one of the three
 
@@ -127,13 +128,36 @@ def constants(predicates: Iterable[ColumnElement[Any]]) -> dict[str, list[Any]]:
     side, and text that is like a pattern. One that matches comes first.
     """  # one sentence
     found: dict[str, list[Any]] = {}
+    for (column, path), values in compared(predicates).items():
+        if not path:
+            found[column.name] = values
+    return found
+
+
+def compared(predicates: Iterable[ColumnElement[Any]]) -> dict[Read, list[Any]]:
+    """Return such values by what they are compared with: a column, or a value in the document that a column holds."""
+    found: dict[Read, list[Any]] = {}
     for predicate in predicates:
         for element in visitors.iterate(predicate):
-            if not isinstance(element, BinaryExpression) or not isinstance(element.left, Column):
+            if not isinstance(element, BinaryExpression) or takes_out(element):
                 continue
-            values = found.setdefault(element.left.name, [])
-            values += [value for value in _matching(element) if value not in values]
-    return found
+            read = list(dict.fromkeys(read_by(element.left)))
+            if len(read) != 1:
+                continue
+            values = found.setdefault(read[0], [])
+            # Of a function of one column, what the column itself holds may be what it gives.
+            plain = element.left is read[0][0] or bool(read[0][1])
+            values += [
+                v for v in _matching(element) if v not in values and (plain or _may_hold(read[0][0], v))
+            ]
+    return {read: values for read, values in found.items() if values}
+
+
+def _may_hold(column: Column[Any], value: Any) -> bool:
+    try:
+        return value is None or type(value) is bare(column.type).python_type
+    except NotImplementedError:
+        return False
 
 
 def _matching(test: BinaryExpression[Any]) -> list[Any]:
@@ -195,7 +219,7 @@ def together(table: Table) -> list[list[Column[Any]]]:
 
 def takes_number(column: Column[Any]) -> bool:
     """Whether a column of this type can tell any number of rows apart."""
-    kind = _bare(column.type)
+    kind = bare(column.type)
     wide = (types.Integer, types.Numeric, types.String, types.LargeBinary, types.Interval, types.Uuid)
     return isinstance(kind, wide) and not isinstance(kind, (types.Enum, types.Float))
 
@@ -227,7 +251,7 @@ def by_type(
         return plain
     if likely:
         # Every third row first as it does not match, so that already the plainest scene has both.
-        if isinstance(_bare(column.type), types.Boolean):
+        if isinstance(bare(column.type), types.Boolean):
             plain = st.sampled_from([not likely[0], bool(likely[0])])
         alike = st.sampled_from(list(likely))
         plain = st.one_of(plain, alike) if number % 3 == 2 else st.one_of(alike, plain)
@@ -235,7 +259,7 @@ def by_type(
 
 
 def _plain(column: Column[Any], number: int, single: bool) -> st.SearchStrategy[Any] | None:
-    kind = _bare(column.type)
+    kind = bare(column.type)
     simple: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (types.Boolean, st.booleans()),
         (types.Integer, st.just(number) if single else st.integers(0, 3)),
@@ -264,8 +288,32 @@ def _plain(column: Column[Any], number: int, single: bool) -> st.SearchStrategy[
     return next((strategy for sort, strategy in simple if isinstance(kind, sort)), None)
 
 
-def _bare(kind: Any) -> Any:
+def bare(kind: Any) -> Any:
+    """Return a type without what decorates it."""
     return kind.impl_instance if isinstance(kind, types.TypeDecorator) else kind
+
+
+def zoned(column: Column[Any], value: Any) -> Any:
+    """Return a value as it was given to a column with a zone, of which SQLite gives back the digits alone."""
+    kind = bare(column.type)
+    aware = isinstance(kind, types.DateTime) and kind.timezone
+    return (
+        value.replace(tzinfo=UTC) if aware and isinstance(value, datetime) and value.tzinfo is None else value
+    )
+
+
+def comparable(value: Any) -> Any:
+    """Return what a value is compared by: itself, or in a word what cannot be compared with another of its kind."""
+    if value is None or isinstance(value, enum.Enum):
+        return value
+    kind: Any = type(value)
+    if kind.__eq__ is object.__eq__:
+        return kind.__name__ if kind.__repr__ is object.__repr__ else repr(value)
+    try:
+        return value if bool(value == value) else repr(value)  # noqa: PLR0124
+    except (TypeError, ValueError):
+        # An array answers for each of its elements.
+        return repr(value)
 
 
 def _first(of: Any) -> Any:

@@ -126,6 +126,14 @@ class ObjectStoreContract:
         assert bucket_of.store.presence([there, absent]) == {there: Presence.PRESENT, absent: Presence.ABSENT}
         assert bucket_of.keys() == {"a"}
 
+    def test_what_is_shown_of_a_key_is_whatever_version_of_it_is_current(self, bucket_of: Bucket) -> None:
+        bucket_of.put("a")
+        there, absent = bucket_of.ref("a"), bucket_of.ref("b")
+        assert bucket_of.store.shown([there, absent]) == {there: Presence.PRESENT, absent: Presence.ABSENT}
+        bucket_of.put("a")
+        older = there._replace(version="00000000000000000000000000000000")
+        assert bucket_of.store.shown([older]) == {older: Presence.PRESENT}
+
     def test_what_remains_is_what_is_not_known_to_be_absent(self, bucket_of: Bucket) -> None:
         bucket_of.put("a")
         there, absent = bucket_of.ref("a"), bucket_of.ref("b")

@@ -22,14 +22,21 @@ from tests.crash.world import Lab, Place, Stores, named_items, places
 from tests.servers.proxy import Mode, Proxy
 
 TWO = Start("rows and two objects each")
+LAST = (
+    Start("hidden objects"),
+    Start("hidden folders"),
+    Start("hidden orphans"),
+    Start("rows and a folder each"),
+)
 STRUCK = (
     TWO,
     Start("versioned objects"),
     Start("versioned prefix"),
     Start("versioned folders"),
     Start("versioned orphans"),
+    *LAST,
 )
-"""What is struck; each has a definition that is the same but for a deadline of seconds."""
+"""What is struck, those in ``LAST`` by fewer; each has a definition that is the same but for a deadline of seconds."""
 
 ENDS = {0, 3, 4, 6, 7, 8, 9}
 """Every way to end that the exit codes' table has for a store, a lock or a ledger in trouble; 1 is a defect."""
@@ -240,7 +247,8 @@ class Struck(Case):
         if ended.status in NOTHING_DONE and self._now != before:
             self.broken.append(f"the struck run ended with {ended.status}, and something went")
         if striker.found is not None:
-            self._must("the struck run", nothing_went_after(striker.found, self._now, striker.begun))
+            found = striker.found.shown() if self._hides else striker.found
+            self._must("the struck run", nothing_went_after(found, self._now, striker.begun))
         self._went("the struck run", before, runs)
         if ended.status == 7:
             # A store in trouble ends a run with 7 as well; the next one goes on with it, and tells of all that it was to do.

@@ -396,6 +396,8 @@ class Case:
             write = partial(lab.write_objects, bucket=target.bucket)
         elif mode_of(self.change.purge) is not None:
             write = partial(lab.write_versions, bucket=target.owns[0].bucket)
+        elif any(keys.prefix is not None for keys in target.owns):
+            write = lab.write_below
         self._written.append(write(number))
         self._now = self._look()
         self._ever |= frozenset(self._now.objects)

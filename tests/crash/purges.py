@@ -15,6 +15,8 @@ JOB = "matrix"
 LIMIT = 2
 BUCKET, OTHER_BUCKET, VERSIONED, FOLDERS = "acme-uploads", "acme-moved", "acme-versioned", "acme-folders"
 """The last two keep versions."""
+PLAIN = "acme-plain-folders"
+"""What the last of them holds, without versions."""
 PREFIX = "tmp/"
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
@@ -86,6 +88,7 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "rows": _rows,
     "rows and one object each": lambda: _rows(owns=_one_key()),
     "rows and two objects each": lambda: _rows(owns=_two_keys()),
+    "rows and a folder each": lambda: _rows(owns=S3Keys(PLAIN, prefix=uploads.c.s3_key)),
     "prefix": lambda: _purge(S3Prefix(BUCKET, PREFIX, older_than=timedelta(days=7))),
     "orphans": lambda: _purge(_orphans()),
     # --- in a bucket that keeps versions
@@ -102,6 +105,10 @@ PURGES: dict[str, Callable[[], Purge]] = {
     "versioned objects, in a hurry": lambda: _rows(owns=_versioned_key(), **HURRY),
     "versioned folders, in a hurry": lambda: _rows(owns=_folder(), **HURRY),
     "versioned orphans, in a hurry": lambda: _purge(_orphans(VERSIONED, "purge"), **HURRY),
+    "hidden objects, in a hurry": lambda: _rows(owns=_versioned_key("marker"), **HURRY),
+    "hidden folders, in a hurry": lambda: _rows(owns=_folder("marker"), **HURRY),
+    "hidden orphans, in a hurry": lambda: _purge(_orphans(VERSIONED, "marker"), **HURRY),
+    "rows and a folder each, in a hurry": lambda: _rows(owns=S3Keys(PLAIN, prefix=uploads.c.s3_key), **HURRY),
     # --- what a deployment may have made of "rows and two objects each" since
     "another predicate": lambda: _rows(uploads.c.id != 0, owns=_two_keys()),
     "a stricter predicate": lambda: _rows(uploads.c.id > 3, owns=_two_keys()),

@@ -16,14 +16,14 @@ import pytest
 from safedelete.testing.servers import Postgres
 from tests.backends import GivenDatabase
 from tests.crash.conftest import Say
-from tests.crash.faults import FAULTS, STRUCK, TWO, Fault, Struck, Wired, nothing_went_after, strike
+from tests.crash.faults import FAULTS, LAST, STRUCK, TWO, Fault, Struck, Wired, nothing_went_after, strike
 from tests.crash.matrix import WORKERS, Boundary, Start, tried
 from tests.crash.world import Kept, Lab, Row, Stores
 
 pytestmark = pytest.mark.timeout(3600)
 ROUNDS = int(os.environ.get("SAFEDELETE_FAULTS", "0"))
-DRAWN, DRAWN_VERSIONED = 5, 2
-"""Kinds that an ordinary run of the suite tries; and of each purge of a versioned bucket."""
+DRAWN, DRAWN_VERSIONED, DRAWN_LAST = 5, 2, 1
+"""Kinds that an ordinary run of the suite tries; of each purge that removes versions; and of each that is told last."""
 SEED = int(os.environ.get("SAFEDELETE_FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 
 
@@ -48,7 +48,8 @@ def test_a_run_that_meets_trouble_keeps_the_promises_and_the_next_converges(
     labs[0].run(start.purge, at_each=passed.append)
     dice = random.Random(f"{SEED} {start.purge}")
     rounds = -(-ROUNDS // 4) if versioned else ROUNDS
-    kinds = [*FAULTS] * rounds or dice.sample([*FAULTS], DRAWN_VERSIONED if versioned else DRAWN)
+    drawn = DRAWN_LAST if start in LAST else DRAWN_VERSIONED if versioned else DRAWN
+    kinds = [*FAULTS] * rounds or dice.sample([*FAULTS], drawn)
     # Three of four between the last proof of a permission and the last delete, where there is most to lose.
     # Whether the ledger can be written is proven by writing, too: what counts comes after the last batch was sealed.
     sealed = max(number for number, label in enumerate(passed) if "INSERT INTO safedelete_batch" in label)

@@ -35,6 +35,7 @@ from tests.crash.purges import (
     LONG_AGO,
     NAMES_FROM,
     OTHER_BUCKET,
+    PLAIN,
     PREFIX,
     VERSIONED,
     metadata,
@@ -185,7 +186,7 @@ class Lab:
         for role, rights in ROLES.items():
             if self.has_roles:
                 self._let_in(role, rights)
-        for purge in ("another bucket", "versioned objects", "versioned folders"):
+        for purge in ("another bucket", "versioned objects", "versioned folders", "rows and a folder each"):
             self._must(self.run(purge, verb="init"))
         with self.ledger.connect() as connection:
             self._binding = [dict(row._mapping) for row in connection.execute(select(tables.meta))]
@@ -313,6 +314,7 @@ class Lab:
         self.store._versions.clear()
         for bucket in (VERSIONED, FOLDERS):
             self.store.create_bucket(bucket, versioned=True)
+        self.store.create_bucket(PLAIN)
         for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
             self.store.create_bucket(bucket)
             for row in rows:
@@ -328,7 +330,8 @@ class Lab:
             self.store.put(VERSIONED, f"{PREFIX}{i}.bin", b"old", modified=modified)
             self.store.put(VERSIONED, f"u/{i}.jpg", b"old", modified=modified)
             for name in (*BELOW, BELOW[0]):
-                self.store.put(FOLDERS, f"u/{i}.jpg{name}", b"old", modified=modified)
+                for bucket in (FOLDERS, PLAIN):
+                    self.store.put(bucket, f"u/{i}.jpg{name}", b"old", modified=modified)
         for bucket, key in (
             (VERSIONED, f"{PREFIX}3.bin"),
             (VERSIONED, "u/3.jpg"),
@@ -359,7 +362,8 @@ class Lab:
             if renamed is not None:
                 for bucket in (BUCKET, OTHER_BUCKET, VERSIONED):
                     self.store.put(bucket, f"new/{renamed}.jpg", b"new")
-                self.store.put(FOLDERS, f"new/{renamed}.jpg{BELOW[0]}", b"new")
+                for bucket in (FOLDERS, PLAIN):
+                    self.store.put(bucket, f"new/{renamed}.jpg{BELOW[0]}", b"new")
                 connection.execute(
                     update(uploads).where(uploads.c.id == renamed).values(s3_key=f"new/{renamed}.jpg")
                 )
@@ -393,6 +397,15 @@ class Lab:
                 versions.remove(key, newest.name)
                 break
         return written._replace(overwritten=anew)
+
+    def write_below(self, number: int, bucket: str = PLAIN) -> Written:
+        """As the first; and in the folder of a row that is due write one object anew, or every other time another one."""
+        dice = random.Random(number)
+        due = [row.s3_key for row in self.look().rows.values() if row.due]
+        anew = f"{dice.choice(due)}{'/fresh.bin' if number % 2 else BELOW[0]}" if due else None
+        if anew is not None:
+            self.store.put(bucket, anew, b"written again")
+        return self.write(number)._replace(overwritten=anew)
 
     def write_objects(self, number: int, bucket: str = BUCKET) -> Written:
         """Overwrite one object of the prefix, remove another, add a third."""
@@ -566,7 +579,7 @@ def places(refs: Iterable[ObjectRef]) -> frozenset[Place]:
 
 def _has_lost(now: Stores, key: str) -> bool:
     """Whether an object of a row's is gone in any bucket, or was hidden there since it was seeded."""
-    for place in ((BUCKET, key), (VERSIONED, key), (FOLDERS, key + BELOW[0])):
+    for place in ((BUCKET, key), (VERSIONED, key), (FOLDERS, key + BELOW[0]), (PLAIN, key + BELOW[0])):
         kept = now.versions.get(place)
         if place not in now.objects or (kept and kept[-1].marker and not kept[-1].old):
             return True

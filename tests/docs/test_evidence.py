@@ -7,7 +7,7 @@ import re
 from tests.crash.evidence import told
 from tests.crash.faults import FAULTS
 from tests.crash.purges import KEEPING_VERSIONS
-from tests.crash.test_faults import DRAWN, DRAWN_VERSIONED
+from tests.crash.test_faults import DRAWN, DRAWN_LAST, DRAWN_VERSIONED
 from tests.docs.test_reference import DOCS
 from tests.mutants.manifest import mutants
 
@@ -63,6 +63,7 @@ def test_the_kinds_of_faults_are_as_many_as_there_are() -> None:
     (row,) = [row for row in ROWS if row[0].startswith("faults at random")]
     assert f"each of the {len(FAULTS)} kinds" in row[1]
     assert f"draws {DRAWN} kinds, and {DRAWN_VERSIONED} for each" in row[2]
+    assert f"({DRAWN_LAST} for each of the last)" in row[2]
     assert f"each of the {len(FAULTS)} strike" in row[2]
 
 
@@ -75,6 +76,7 @@ def test_the_crash_points_are_as_many_as_their_table_has() -> None:
 
 def test_every_purge_that_is_killed_has_its_crash_points_and_no_other() -> None:
     killed = {what.split(",")[0] for _, what in told()}
-    assert killed == {"rows", "rows and two objects each", "prefix", "orphans", *KEEPING_VERSIONS}
+    unversioned = {"rows", "rows and two objects each", "rows and a folder each", "prefix", "orphans"}
+    assert killed == {*unversioned, *KEEPING_VERSIONS}
     for name in KEEPING_VERSIONS:
         assert {where for where, what in told() if what == name} == {"SQLite", "PostgreSQL"}

@@ -27,9 +27,8 @@ from safedelete import Purge, Rows, S3Keys, S3Orphans, S3Prefix, older_than
 from safedelete.errors import ConfigError
 from safedelete.testing.listed import key_below
 from safedelete.testing.promises import Night, listing, young
-from safedelete.testing.safe import made_up
 from safedelete.testing.scene import Scene, Snapshot, Subject
-from safedelete.testing.strategies import instants_of
+from safedelete.testing.strategies import instants_of, made_up
 from safedelete.testing.strict_s3 import Kept
 from safedelete.testing.values import constants
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     func,
+    insert,
     or_,
     select,
     text,
@@ -280,13 +281,19 @@ def test_a_job_of_ones_own_that_deletes_rows_first_and_dies() -> None:
     def job(lab: Lab) -> None:
         old = papers.c.created_at < lab.clock.now() - timedelta(days=30)
         with lab.engine.begin() as connection:
-            keys = connection.scalars(select(papers.c.s3_key).where(old)).all()
+            found = connection.execute(select(papers).where(old)).mappings().all()
             connection.execute(delete(papers).where(old))
-        for key in keys:
-            lab.client.delete_object(Bucket="acme-papers", Key=key)
+        for row in found:
+            try:
+                lab.client.delete_object(Bucket="acme-papers", Key=row["s3_key"])
+            except lab.client.exceptions.ClientError:
+                # As long as it lives nothing is amiss: a row whose object is refused is put back.
+                with lab.engine.begin() as connection:
+                    connection.execute(insert(papers).values(dict(row)))
 
-    found = broken(OWNING, through=job, accept=["denied"])
+    found = broken(OWNING, through=job)
     assert found.promise == "objects-first"
+    assert "\nKilled " in str(found)
     assert set(tables(found)) == {"papers"}
     assert len(tables(found)) <= 2, "the first object goes, and the second is left behind"
 
@@ -321,7 +328,7 @@ def test_a_job_that_is_never_through_with_it() -> None:
     def job(lab: Lab) -> None:
         by_hand(lab, update(files).values(state=files.c.state + "!"))
 
-    found = broken(purge(Rows(files, OLD)), through=job)
+    found = broken(purge(Rows(files, OLD)), through=job, also_changes=["files"])
     assert found.promise == "idempotent"
     assert tables(found) == ["files"]
 
@@ -478,7 +485,9 @@ def test_a_job_that_takes_whatever_begins_with_a_key(whole: bool) -> None:
         return [item["Key"] for item in listed.get("Contents", ())]
 
     def exact(lab: Lab, key: str) -> list[str]:
-        return [found for found in begins(lab, f"{key}/") if whole] or [key]
+        others = [row["s3_key"] for row in lab.rows(papers) if row["s3_key"] != key]
+        mine = [found for found in begins(lab, f"{key}/") if whole]
+        return [found for found in mine if not any(found.startswith(f"{o}/") for o in others)] or [key]
 
     assert_purge_is_safe(tested, examples=1, through=lambda lab: keeping_what_is_refused(lab, exact))
     found = broken(tested, through=lambda lab: keeping_what_is_refused(lab, begins))
@@ -577,14 +586,19 @@ def test_a_prefix_that_lists_what_rows_name_takes_it_from_them() -> None:
     assert "s3://acme-files/'tmp/" in found.what
 
 
-def test_a_job_that_forgets_a_condition_of_its_prefix() -> None:
+@pytest.mark.parametrize("forgotten", ["pattern", "least size"])
+def test_a_job_that_forgets_a_condition_of_its_prefix(forgotten: str) -> None:
     logs = purge(S3Prefix("acme-logs", "app/", older_than=timedelta(days=7), pattern="*.gz", min_size=100))
-    assert_purge_is_safe(logs, examples=1)
 
-    def job(lab: Lab) -> None:
+    def job(lab: Lab, forgotten: str = "") -> None:
         for (bucket, key), kept in lab.store.contents().items():
-            if key.startswith("app/") and kept.modified < lab.clock.now() - timedelta(days=7):
-                lab.client.delete_object(Bucket=bucket, Key=key)
+            named = forgotten == "pattern" or (key.endswith(".gz") and "/" not in key[4:])
+            large = forgotten == "least size" or kept.size >= 100
+            old = kept.modified < lab.clock.now() - timedelta(days=7)
+            if key.startswith("app/") and old and named and large:
+                with suppress(lab.client.exceptions.ClientError):
+                    lab.client.delete_object(Bucket=bucket, Key=key)
 
-    found = broken(logs, through=job)
+    assert_purge_is_safe(logs, examples=1, through=job)
+    found = broken(logs, through=lambda lab: job(lab, forgotten))
     assert found.promise == "planned"

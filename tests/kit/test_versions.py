@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -9,7 +10,10 @@ import pytest
 from sqlalchemy import Column, DateTime, Integer, MetaData, String, Table, delete, select
 
 from safedelete import Purge, Rows, S3Keys, S3Orphans, S3Prefix, older_than
+from safedelete.core.outcome import Outcome
+from safedelete.errors import ExitCode
 from safedelete.testing import Lab, PurgeUnsafeError, assert_purge_is_safe
+from safedelete.testing.memory import Killed
 
 Mode = Literal["purge", "marker"]
 B, DAYS = "acme-versioned", timedelta(days=30)
@@ -33,8 +37,8 @@ def rows(mode: Mode, *columns: Any, **more: Any) -> Purge:
     return purge(Rows(files, older_than(files.c.created_at, days=30), owns=owned))
 
 
-def orphans(mode: Mode) -> Purge:
-    return purge(S3Orphans(B, "f/", referenced_by=[files.c.s3_key], older_than=DAYS, mode=mode))
+def orphans(mode: Mode, older_than: timedelta = DAYS) -> Purge:
+    return purge(S3Orphans(B, "f/", referenced_by=[files.c.s3_key], older_than=older_than, mode=mode))
 
 
 SAFE = {
@@ -102,3 +106,30 @@ def test_a_job_that_removes_versions_which_were_only_to_be_hidden_is_found_out()
     assert_purge_is_safe(
         rows("purge", files.c.s3_key), examples=1, through=lambda lab: job(lab, each_of_them)
     )
+
+
+@pytest.mark.parametrize("older_than", [DAYS, 2 * DAYS], ids=["resumed", "abandoned"])
+def test_a_row_that_names_an_orphan_of_which_only_the_older_version_had_gone_lacks_nothing(
+    older_than: timedelta, purge_lab: Callable[..., Lab]
+) -> None:
+    sweep, then = orphans("purge"), orphans("purge", older_than)
+    lab = purge_lab(sweep)
+    for number, key in enumerate(("f/kept", "f/kept-too", "f/kept-as-well", "f/lost"), start=1):
+        for _ in range(2):
+            lab.put(B, key, age=timedelta(days=90))
+        if key != "f/lost":
+            lab.add(files, id=number, created_at=lab.clock.now(), s3_key=key)
+    lab.kill_after_objects()
+    with pytest.raises(Killed):
+        lab.run(sweep)
+    lab.revive()
+    assert "f/lost" in lab.store.keys(B), "it died with the first request, which takes what is not current"
+    lab.add(files, id=9, created_at=lab.clock.now(), s3_key="f/lost")
+    report = lab.run(then)
+    assert "f/lost" in lab.store.keys(B)
+    with lab.context(then) as ctx:
+        first = min(record.run for record in ctx.ledger.runs(then.name, limit=9))
+        outcomes = [o for stored in ctx.ledger.batches(first) for o in stored.outcomes.values()]
+    assert next(o.detail for o in outcomes if o.state is Outcome.GONE).endswith("a row has come to name it")
+    assert not [o for o in outcomes if o.state is Outcome.FAILED]
+    assert report.exit_code == ExitCode.DONE

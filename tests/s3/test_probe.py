@@ -340,6 +340,19 @@ def test_odd_keys_have_probes_that_can_be_sent(stub: StubS3, key: str) -> None:
     assert verdicts(deleting(proofs(stub, "b", key))) == {Verdict.ALLOWED}
 
 
+def test_a_folder_that_xml_cannot_say_is_probed_alone_and_spoils_no_other(stub: StubS3) -> None:
+    for key in ("d/a.jpg", "control\x01/a.jpg"):
+        stub.put("b", key)
+    found = deleting(proofs(stub, "b", "d/a.jpg", "control\x01/a.jpg"))
+    assert verdicts(found) == {Verdict.ALLOWED}
+    alone = [key for r in stub.requests if r.operation == "DeleteObject" for key in r.keys]
+    assert {key.rpartition("/")[0] for key in alone} == {"control\x01", "d"}
+    (batch,) = [r.keys for r in stub.requests if r.operation == "DeleteObjects"]
+    assert {key.rpartition("/")[0] for key in batch} == {"d"}
+    stub.program = lambda r: refusing(403, "AccessDenied") if r.operation == "DeleteObject" else None
+    assert verdicts(deleting(proofs(stub, "b", "control\x01/a.jpg"))) == {Verdict.DENIED}
+
+
 # --- markers ---
 
 

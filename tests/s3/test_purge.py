@@ -93,6 +93,21 @@ def test_on_an_unversioned_bucket_a_purge_is_a_plain_delete(server: SeaweedFS | 
     assert not versions(server, bucket)
 
 
+def test_what_a_key_shows_is_its_current_version_and_nothing_where_a_marker_is(
+    server: SeaweedFS | Moto, bucket: str
+) -> None:
+    server.create_bucket(bucket, versioned=True)
+    client = server.client()
+    first = client.put_object(Bucket=bucket, Key="a", Body=b"1")["VersionId"]
+    client.put_object(Bucket=bucket, Key="a", Body=b"2")
+    client.delete_object(Bucket=bucket, Key="a", VersionId=first)
+    store, ref = purging(server, bucket), ObjectRef(bucket, "a", version=first)
+    assert store.presence([ref]) == {ref: Presence.ABSENT}
+    assert store.shown([ref]) == {ref: Presence.PRESENT}
+    client.delete_object(Bucket=bucket, Key="a")
+    assert store.shown([ref]) == {ref: Presence.ABSENT}
+
+
 def test_versions_that_cannot_be_listed_are_kept(server: SeaweedFS | Moto, bucket: str) -> None:
     from safedelete.testing.servers import RUNNER
 

@@ -114,6 +114,10 @@ class MemoryObjects:
         """Say of each object whether it is there. Reads only."""
         return {ref: self._presence(ref) for ref in refs}
 
+    def shown(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
+        """Say of each key whether there is an object to be read. Reads only."""
+        return {ref: self._presence(ref._replace(version=None)) for ref in refs}
+
     def remaining(self, refs: Sequence[ObjectRef]) -> Mapping[ObjectRef, Presence]:
         """Return those not known to be absent; one overwritten since is left out. Reads only."""
         seen = {ref: self._presence(ref) for ref in refs}

@@ -9,11 +9,8 @@ declared (:mod:`safedelete.s3.canary`); it is removed again.
 
 from __future__ import annotations
 
-import posixpath
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,7 +22,8 @@ from safedelete.ports import Proof, Verdict
 from safedelete.s3.canary import Conditions
 from safedelete.s3.client import Connection
 from safedelete.s3.codes import SDK_ERRORS, Meaning, code_of, detail_of, meaning_of, status_of
-from safedelete.s3.keys import Lane, lane, parent, refusal
+from safedelete.s3.groups import MOST_GROUPS, Group, groups_of
+from safedelete.s3.keys import Lane, lane, parent
 from safedelete.s3.listing import list_objects
 from safedelete.s3.remedy import remedy_for
 from safedelete.s3.versioning import BucketState, check_mode, read_bucket
@@ -33,9 +31,6 @@ from safedelete.s3.ways import IMPOSSIBLE, Way, actions_of, identifier, way_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
-
-MOST_GROUPS: Final = 1000
-"""Groups probed in one bucket; one DeleteObjects request takes as many keys."""
 
 REPORTED: Final = 20
 """Denied or unproven folders that are named one by one."""
@@ -47,26 +42,6 @@ class Answer(NamedTuple):
     verdict: Verdict
     said: str
     marker: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Planned keys that one policy rule is likely to treat alike."""
-
-    bucket: str
-    folder: str
-    extension: str
-    stem: str = ""
-
-    @property
-    def sibling(self) -> str:
-        """Return a key beside the planned ones that nobody has."""
-        tail = f".safedelete-probe-{uuid.uuid4().hex}{self.extension}"
-        # Beginning as a planned key does keeps it under a rule for leading characters within the folder.
-        for name in (f"{self.folder}{self.stem}{tail}", f"{self.folder}{tail}", self.folder + tail[:40]):
-            if refusal(name) is None:
-                return name
-        return tail
 
 
 class S3Prober:
@@ -135,7 +110,7 @@ class S3Prober:
             Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.ALLOWED, f"versioning {state.versioning}")
         ]
         proofs += self._reading(state, refs, prefixes)
-        groups, beyond = _groups(bucket, refs, prefixes)
+        groups, beyond = groups_of(bucket, refs, prefixes)
         if groups:
             proofs += self._deleting(state, groups, refs, prefixes, beyond)
         # Nothing is put where something else already stands in the way.
@@ -257,7 +232,7 @@ class S3Prober:
         Without s3:ListBucket a store says 403 for it, so that every deleted object would be called unknown.
         """
         subject = f"s3:ListBucket on {bucket} (an object that is not there must be answered with 404)"
-        [group] = _groups(bucket, [ref], ())[0]
+        [group] = groups_of(bucket, [ref], ())[0]
         options: dict[str, Any] = {"Bucket": bucket, "Key": group.sibling}
         if ref.version is not None:
             options["VersionId"] = "null"
@@ -339,27 +314,6 @@ def both(together: Answer, alone: Answer) -> tuple[Verdict, str]:
     if together.verdict is alone.verdict:
         return verdict, together.said
     return verdict, f"the two delete requests disagree: {together.said}; {alone.said}"
-
-
-def _groups(bucket: str, refs: Iterable[ObjectRef], prefixes: Iterable[str]) -> tuple[list[Group], int]:
-    found: dict[tuple[str, str], Group] = {}
-    for ref in refs:
-        folder = parent(ref.key)
-        stem, extension = posixpath.splitext(ref.key[len(folder) :])
-        extension = extension[:32]
-        # Under an extension that is no valid text or holds a control character the folder alone is probed.
-        if refusal(folder + extension + "x") is not None or not extension.isprintable():
-            extension = ""
-        found.setdefault(
-            (folder, extension), Group(bucket, folder, extension, stem[:64] if stem.isprintable() else "")
-        )
-    for prefix in prefixes:
-        if not any(folder.startswith(prefix) for folder, _ in found):
-            # A prefix that is no folder is completed to a name that begins with it.
-            folder = parent(prefix)
-            found.setdefault((folder, ""), Group(bucket, folder, "", prefix[len(folder) :]))
-    groups = list(found.values())
-    return groups[:MOST_GROUPS], max(0, len(groups) - MOST_GROUPS)
 
 
 def _allowed(client: S3Client, bucket: str, key: str, marker: str | None, request: str) -> Answer:

@@ -235,7 +235,10 @@ class Lab(Mortal):
         from safedelete.testing.scene import fill
 
         if scene.subject is None:
-            raise ConfigError("This scene was made by hand, and no purge says which objects its rows name.")
+            raise ConfigError(
+                "This scene was made by hand, and no purge says which objects its rows name.",
+                hint="Draw it from rows_around(purge), or put its rows in by lab.add.",
+            )
         fill(self, scene.subject, scene)
 
     def want(self, tables: Iterable[Table]) -> None:

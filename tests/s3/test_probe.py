@@ -11,7 +11,8 @@ import pytest
 
 from safedelete.core.item import ObjectRef
 from safedelete.ports import Prober, Proof, Verdict
-from safedelete.s3.probe import Answer, Group, S3Prober, both, probe_alone, probe_together
+from safedelete.s3.groups import Group
+from safedelete.s3.probe import Answer, S3Prober, both, probe_alone, probe_together
 from safedelete.testing.servers import (
     ADMIN,
     NOBODY,

@@ -115,7 +115,7 @@ def show_ledger(created: Sequence[str], jobs: Sequence[Declared], file: Path | N
     echo(f"The ledger is bound to {whose}. Buckets of this file that it is bound to: {buckets}.")
     if created and wiring.know_roles(jobs):
         echo(
-            "Only their owner has rights on new tables. Next, as that owner, apply what "
+            "Only their owner has rights on new tables. Next, as that owner (on MariaDB and MySQL as an administrator), apply what "
             f"`safedelete render grants {said(file)}` writes: the rights of the roles that run, look, approve and operate."
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from safedelete.core.plan import Plan, TargetPlan, Unknown
+from safedelete.core.plan import Plan, TargetPlan, Unknown, length
 from safedelete.core.run import EXECUTABLE
 from safedelete.declare import Purge, Rows, S3Orphans, S3Prefix
 from safedelete.errors import SafeDeleteError, StalePlanError
@@ -15,7 +15,6 @@ from safedelete.errors import SafeDeleteError, StalePlanError
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-DAY: Final = timedelta(days=1)
 
 AGE: Final = re.compile(r"\bsd_\w+|\d{4}-\d\d-\d\dT[\d:.+Z-]+")
 """The parameter, or the instant, of an age test in a statement: it differs by the retention, or by the day."""
@@ -66,7 +65,7 @@ def _values(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _period(period: timedelta | None) -> str:
-    return "none" if period is None else f"{period / DAY:g} days"
+    return "none" if period is None else length(period)
 
 
 def _portion(portion: int | None) -> str:

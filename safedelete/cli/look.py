@@ -16,7 +16,7 @@ from safedelete.cli.series import left_over
 from safedelete.core.decision import Decision, Measure, codes_of
 from safedelete.core.findings import never_acceptable
 from safedelete.core.outcome import Tally
-from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown
+from safedelete.core.plan import AgeProfile, Plan, TargetPlan, Unknown, length
 from safedelete.core.run import RunState
 from safedelete.core.say import picture, sentence
 from safedelete.declare import Purge
@@ -137,6 +137,21 @@ def accept(decision: Decision, run: str, file: str | None) -> list[str]:
     ]
 
 
+def seal(decision: Decision, file: str | None) -> list[str]:
+    """Say how a refused plan that is not sealed comes to be accepted, or why it cannot be.
+
+    Args:
+        decision: The refusal.
+        file: The job file, quoted for a shell; None where none was named.
+    """
+    if stuck := _stuck(decision):
+        return [f"{', '.join(stuck)} cannot be approved: repair it, then plan again."]
+    return [
+        "A plan that is not sealed cannot be approved. To seal one, for an approval within 24 hours:",
+        f"    {save_command(decision.plan.job, file)}",
+    ]
+
+
 def acceptable(decision: Decision) -> bool:
     """Whether a person may accept a refused plan at all: it is sealed, and says nothing that nobody can judge."""
     return decision.plan.digest is not None and not _stuck(decision)
@@ -235,7 +250,7 @@ def _cutoff(target: TargetPlan, before: Plan | None) -> Iterator[str]:
 
 
 def _retention(target: TargetPlan) -> str:
-    return f" ({target.period / DAY:g} days)" if target.period else ""
+    return f" ({length(target.period)})" if target.period else ""
 
 
 def _definition(plan: Plan, before: Plan | None, last: RunRecord | None) -> Iterator[str]:

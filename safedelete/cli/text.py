@@ -22,6 +22,7 @@ from safedelete.cli.look import (
     planned,
     run_command,
     save_command,
+    seal,
     sentences,
     show_command,
     when,
@@ -65,10 +66,7 @@ def plan(report: Report, file: str | None = None) -> str:
         else:
             lines.append(f"To delete exactly this: {execute_command(report.run, file)}")
     elif isinstance(report.decision, Refused):
-        lines += [
-            "A plan that is not sealed cannot be approved. To seal one, for an approval within 24 hours:",
-            f"    {save_command(made.job, file)}",
-        ]
+        lines += seal(report.decision, file)
     else:
         lines.append(f"A run counts and decides anew: {run_command(made.job, file)}")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from safedelete.core.baseline import DAY, Night, Record, known
 from safedelete.core.decision import Finding
 from safedelete.core.findings import finding
 from safedelete.core.limits import Guard
-from safedelete.core.plan import Count, PastRun, Plan, TargetPlan, Unknown
+from safedelete.core.plan import Count, PastRun, Plan, TargetPlan, Unknown, length
 
 STEP: Final = timedelta(hours=1)
 """How far the cutoff's step may differ from the clock's: a change to or from summer time."""
@@ -383,4 +383,4 @@ def _at(instant: datetime) -> str:
 
 
 def _period(period: timedelta | None) -> str:
-    return "none" if period is None else f"{period / DAY:g} days"
+    return "none" if period is None else length(period)

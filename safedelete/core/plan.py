@@ -22,6 +22,18 @@ class Unknown:
         return f"unknown ({self.why})"
 
 
+def length(period: timedelta) -> str:
+    """Return a retention in words: in days, or, below one, in the largest unit that it fills.
+
+    A retention of an hour in days is 0.0416667, and nobody sees that it should have been 0.5.
+    """
+    seconds = period.total_seconds()
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        if not period or abs(seconds) >= size:
+            return f"{seconds / size:g} {unit}{'s' * (seconds != size)}"
+    return f"{seconds:g} seconds"
+
+
 Count: TypeAlias = int | Unknown
 """A number of rows, objects or bytes, or the reason there is none."""
 

@@ -80,9 +80,22 @@ def missing_table(error: DBAPIError) -> bool:
     return state == "42P01" or code == 1146 or "no such table" in str(error.orig)
 
 
+LACKS: Final = "The role lacks a privilege on the ledger's tables: `safedelete render grants FILE` writes what each role needs."
+NO_APPROVER: Final = (
+    "Approve as a role that may: `safedelete render grants FILE` writes an approver's. Do not give this right to the role "
+    "that runs purges: it could approve its own."
+)
+"""Not :data:`LACKS`: whoever reads that at the runner's prompt gives the runner the one right that it must not have."""
+
+
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Turn a database's error into a LedgerError that says what could not be done."""
+def told(what: str, refused: str = LACKS) -> Iterator[None]:
+    """Turn a database's error into a LedgerError that says what could not be done.
+
+    Args:
+        what: What was to be done.
+        refused: What to do where the role may not.
+    """
     try:
         yield
     except IntegrityError as error:
@@ -97,7 +110,7 @@ def told(what: str) -> Iterator[None]:
                 hint=AGAIN,
             ) from error
         hint = (
-            "The role lacks a privilege on the ledger's tables: `safedelete render grants FILE` writes what each role needs."
+            refused
             if denied(error)
             else "Check that the ledger's database answers, and its URL (SAFEDELETE_LEDGER_URL, SAFEDELETE_DATABASE_URL)."
         )

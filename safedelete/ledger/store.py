@@ -14,7 +14,7 @@ from safedelete.core.run import BatchState, RunState, settled, transition
 from safedelete.core.seal import ObjectBatch, RowBatch, encode
 from safedelete.errors import LedgerError
 from safedelete.ledger import codec, tables
-from safedelete.ledger.failures import denied, first_line, instant, storable, told
+from safedelete.ledger.failures import NO_APPROVER, denied, first_line, instant, storable, told
 from safedelete.ledger.notices import SqlNotices
 from safedelete.ledger.reading import SqlLedgerReader
 from safedelete.ports import BatchRef, Proof, RunChange, RunRecord, Transaction, Verdict
@@ -192,7 +192,7 @@ class SqlLedger(SqlNotices, SqlLedgerReader):
             "expires_at": instant(approval.expires_at),
             "teaches": approval.teaches,
         }
-        with told("record an approval"), self.engine.begin() as connection:
+        with told("record an approval", NO_APPROVER), self.engine.begin() as connection:
             connection.execute(insert(tables.approval).values(values))
 
     def probe(self) -> Sequence[Proof]:

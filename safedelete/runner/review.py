@@ -18,6 +18,10 @@ from safedelete.runner.report import Report
 from safedelete.runner.takeover import mark_crashed, settle, unfit
 
 WRONG_CLOCK: Final = "Set the clock by NTP, cancel the run, and plan again."
+OTHER_CALLER: Final = (
+    "What was sealed is executed as whoever sealed it: call `execute` with that database role and that AWS identity. "
+    "Where these were exchanged for good: Plan again."
+)
 
 
 def approve(
@@ -206,7 +210,10 @@ def executable(ctx: PurgeContext, record: RunRecord) -> Plan:
         )
     why = unfit(ctx, record)
     if why or record.plan is None:
-        raise StalePlanError(f"Run {record.run} no longer fits: {why}.", hint="Plan again.")
+        other = record.plan is not None and record.plan.caller != ctx.setting.caller
+        raise StalePlanError(
+            f"Run {record.run} no longer fits: {why}.", hint=OTHER_CALLER if other else "Plan again."
+        )
     return record.plan
 
 

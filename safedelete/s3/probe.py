@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from safedelete.core.item import ObjectRef
-from safedelete.core.plan import Unknown
 from safedelete.declare.targets import Mode
 from safedelete.errors import ConfigError, StoreError
 from safedelete.ports import Proof, Verdict
@@ -26,7 +25,7 @@ from safedelete.s3.groups import MOST_GROUPS, Group, groups_of
 from safedelete.s3.keys import Lane, lane, parent
 from safedelete.s3.listing import list_objects
 from safedelete.s3.remedy import remedy_for
-from safedelete.s3.versioning import BucketState, check_mode, read_bucket
+from safedelete.s3.versioning import BucketState, Denied, check_mode, read_bucket
 from safedelete.s3.ways import IMPOSSIBLE, Way, actions_of, identifier, way_of
 
 if TYPE_CHECKING:
@@ -103,9 +102,9 @@ class S3Prober:
             state = read_bucket(self._connection.reader, bucket)
         except StoreError as error:
             return [Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.UNKNOWN, str(error), error.hint)]
-        if isinstance(state, Unknown):
-            remedy = remedy_for(["s3:GetBucketVersioning"], bucket, "")
-            return [Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.UNKNOWN, state.why, remedy)]
+        if isinstance(state, Denied):
+            remedy = remedy_for([state.action], bucket, "")
+            return [Proof(f"{state.action} on {bucket}", Verdict.UNKNOWN, state.why, remedy)]
         proofs = [
             Proof(f"s3:GetBucketVersioning on {bucket}", Verdict.ALLOWED, f"versioning {state.versioning}")
         ]

@@ -116,7 +116,7 @@ class PrefixTarget:
         try:
             state = read_bucket(self._connection.reader, self._declared.bucket)
             if isinstance(state, Unknown):
-                return self._unknown(as_of, state)
+                return self._unknown(as_of, Unknown(state.why))
             mode = check_mode(state, self._declared.mode, self.name)
             count = Count(cutoff, None if since is None else since - self._declared.older_than, portion)
             for _, page in self._pages(mode, as_of, since):

@@ -48,7 +48,18 @@ class BucketState:
     replicated: bool = False
 
 
-def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
+@dataclass(frozen=True, slots=True)
+class Denied(Unknown):
+    """What is not known of a bucket since a right is missing.
+
+    Attributes:
+        action: The IAM action that was denied: a statement that allows another one would repair nothing.
+    """
+
+    action: str
+
+
+def read_bucket(client: S3Client, bucket: str) -> BucketState | Denied:
     """Read a bucket's state. Reads only.
 
     Returns:
@@ -63,8 +74,9 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
         if code_of(error) in _NOT_MADE:
             return BucketState(bucket, "off")
         if code_of(error) in _DENIED:
-            return Unknown(
-                f"s3:GetBucketVersioning on {bucket} is denied, so it is not known whether it is versioned"
+            action = "s3:GetBucketVersioning"
+            return Denied(
+                f"{action} on {bucket} is denied, so it is not known whether it is versioned", action
             )
         raise store_error(error, f"Reading the versioning of bucket {bucket}") from error
     status = str(answer.get("Status", ""))
@@ -84,7 +96,7 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
         "s3:GetBucketObjectLockConfiguration",
         bucket,
     )
-    if isinstance(lock, Unknown):
+    if isinstance(lock, Denied):
         return lock
     replication = _optional(
         lambda: client.get_bucket_replication(Bucket=bucket),
@@ -92,7 +104,7 @@ def read_bucket(client: S3Client, bucket: str) -> BucketState | Unknown:
         "s3:GetReplicationConfiguration",
         bucket,
     )
-    if isinstance(replication, Unknown):
+    if isinstance(replication, Denied):
         return replication
     rules = replication.get("Rules") or ()
     return BucketState(
@@ -199,14 +211,14 @@ _NOT_THERE: Final = _NOT_MADE | {
 _DENIED: Final = frozenset({"AccessDenied", "403", "AllAccessDisabled"})
 
 
-def _optional(ask: Any, name: str, action: str, bucket: str) -> Mapping[str, Any] | Unknown:
+def _optional(ask: Any, name: str, action: str, bucket: str) -> Mapping[str, Any] | Denied:
     try:
         answer: Mapping[str, Any] = ask()
     except SDK_ERRORS as error:
         if code_of(error) in _NOT_THERE:
             return {}
         if code_of(error) in _DENIED:
-            return Unknown(f"{action} on {bucket} is denied, so it is not known what it would keep")
+            return Denied(f"{action} on {bucket} is denied, so it is not known what it would keep", action)
         raise store_error(error, f"Reading the {name} of bucket {bucket}") from error
     return answer.get(name) or {}
 

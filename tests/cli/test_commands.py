@@ -156,6 +156,17 @@ def test_a_plan_that_nobody_can_approve_never_waited_for_an_approval() -> None:
             assert "waited" not in said
 
 
+def test_a_plan_that_nobody_can_approve_is_not_offered_to_be_sealed_for_an_approval() -> None:
+    record = refused()
+    assert record.decision is not None
+    report = Report(job=record.job, plan=record.plan, decision=record.decision)
+    assert text.plan(report, "jobs.py").endswith("--save")
+    uncounted = replace(record.decision, findings=(finding("SD100", "The history is unknown."),))
+    said = text.plan(replace(report, decision=uncounted), "jobs.py")
+    assert said.endswith("SD100 cannot be approved: repair it, then plan again.")
+    assert "--save" not in said
+
+
 def test_an_approval_that_ended_is_no_longer_offered_for_execution() -> None:
     record = refused()
     assert isinstance(record.decision, Refused)

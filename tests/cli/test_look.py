@@ -49,6 +49,24 @@ def test_the_cutoff_line_says_how_far_it_moved_and_which_way(moved: dict[str, fl
     assert looked_at(with_cutoff(plan_of(12, 5), **moved), nights(12))["cutoff"].endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("period", "said"),
+    [
+        (timedelta(days=90), "(90 days)"),
+        (timedelta(days=1), "(1 day)"),
+        (timedelta(hours=36), "(1.5 days)"),
+        (timedelta(hours=1), "(1 hour)"),
+        (timedelta(minutes=20), "(20 minutes)"),
+        (timedelta(seconds=5), "(5 seconds)"),
+    ],
+)
+def test_a_retention_below_a_day_is_not_told_in_fractions_of_one(period: timedelta, said: str) -> None:
+    plan = plan_of(12, 5)
+    (target,) = plan.targets
+    plan = replace(plan, targets=(replace(target, period=period),))
+    assert said in looked_at(plan, ())["cutoff"]
+
+
 def test_the_clock_is_held_against_the_last_run_that_succeeded() -> None:
     past = nights(12)
     for number, state in ((0, RunState.FAILED), (1, RunState.REFUSED), (2, RunState.EXPIRED)):

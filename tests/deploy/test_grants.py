@@ -167,7 +167,10 @@ def test_an_approver_approves_and_a_runner_cannot(site: Site) -> None:
     ended = site.cli("run", site.path, "--json", role=site.spec.runner)
     assert ended.code == 3, (ended.out, ended.err)
     approve = ("approve", ended.run, "--file", site.path, "--reason", "ticket 4711")
-    assert site.cli(*approve, role=site.spec.runner).code == 8
+    denied = site.cli(*approve, role=site.spec.runner)
+    assert denied.code == 8
+    assert "Do not give this right to the role that runs purges" in denied.said
+    assert "writes what each role needs" not in denied.said
     assert site.cli(*approve, role=site.spec.operator).code == 8
     done = site.cli(*approve, role=site.spec.approver)
     assert done.code == 0, (done.out, done.err)

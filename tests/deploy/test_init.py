@@ -144,6 +144,8 @@ def test_a_statement_that_fails_for_another_reason_asks_for_no_other_role(place:
 def test_new_tables_come_with_the_command_that_gives_the_roles_their_rights(place: Place) -> None:
     first, again = place.init(), place.init()
     assert f"safedelete render grants {place.path}" in first.out
+    # There the right to make a table is none to grant on it, and PROCESS is the whole server's.
+    assert "on MariaDB and MySQL as an administrator" in first.out
     # Every deploy runs it: where nothing was made there is nothing to give.
     assert "render grants" not in again.out
 

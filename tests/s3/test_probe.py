@@ -139,6 +139,20 @@ def test_deleting_versions_is_proven_by_itself(weed: SeaweedFS, bucket: str, fil
     assert contents(weed, bucket) == before
 
 
+def test_the_statement_that_is_missing_names_what_was_denied_of_a_versioned_bucket(
+    weed: SeaweedFS, bucket: str, filled: Any
+) -> None:
+    filled("d/a", versioned=True)
+    (proof,) = [p for p in proofs(weed, bucket, "d/a", identity=RUNNER, mode="purge") if p.remedy]
+    assert proof.verdict is Verdict.UNKNOWN
+    assert proof.subject == f"s3:GetBucketObjectLockConfiguration on {bucket}"
+    assert json.loads(proof.remedy) == {
+        "Effect": "Allow",
+        "Action": ["s3:GetBucketObjectLockConfiguration"],
+        "Resource": f"arn:aws:s3:::{bucket}",
+    }
+
+
 def test_who_may_do_nothing_is_not_allowed_anything(weed: SeaweedFS, bucket: str, filled: Any) -> None:
     filled("d/a")
     found = proofs(weed, bucket, "d/a", identity=NOBODY, prefixes=("d/",))

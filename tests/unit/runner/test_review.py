@@ -299,6 +299,16 @@ def test_a_plan_made_elsewhere_or_otherwise_is_not_executed(changed: dict[str, s
     assert world.has_row(0)
 
 
+def test_who_executes_as_somebody_else_is_told_as_whom() -> None:
+    world = World(expired=3)
+    run = refused(world)
+    accept(world, run)
+    with pytest.raises(StalePlanError) as stale:
+        purge.execute_sealed(world.process(**LIMITS, caller="x").ctx, run)
+    assert "as whoever sealed it" in stale.value.hint
+    assert world.has_row(0)
+
+
 def test_an_approval_for_other_keys_is_no_approval() -> None:
     world = World(expired=3)
     run = refused(world)

@@ -185,8 +185,9 @@ class LeaseLock:
             )
         return LedgerError(
             f"The lock could not be asked for: {text}.",
-            hint="The table safedelete_lease must exist in the purged database (`safedelete init FILE`), and the "
-            "role needs SELECT, INSERT and UPDATE on it.",
+            hint="The table safedelete_lease must exist in the purged database (`safedelete init FILE`). "
+            "Saving and executing are for the runner's role, which has SELECT, INSERT and UPDATE on it (`safedelete render grants "
+            "FILE`); give no other role that.",
         )
 
 

@@ -126,12 +126,18 @@ def require(proofs: Sequence[Proof]) -> None:
     lines = [f"denied: {p.subject} ({p.detail})" if p.detail else f"denied: {p.subject}" for p in denied]
     lines += [f"could not be proven: {p.subject} ({p.detail})" for p in unknown]
     remedies = {proof.subject: proof.remedy for proof in (*denied, *unknown) if proof.remedy}
+    hints = ["Missing: " + "\n".join(dict.fromkeys(remedies.values()))] if remedies else []
+    if any(proof.subject not in remedies for proof in unknown):
+        hints.append(
+            "What could not be proven was answered neither yes nor no: look at the answer, and run again."
+        )
     raise PreflightError(
         "Preflight: " + "; ".join(lines) + ".",
         denied=[proof.subject for proof in denied],
         unknown=[proof.subject for proof in unknown],
         remedies=remedies,
-        hint="Missing: " + "\n".join(dict.fromkeys(remedies.values())) if remedies else "",
+        hint="\n".join(hints)
+        or "The role or the endpoint refuses it: look at the answer, and grant what it names.",
     )
 
 
